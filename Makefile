@@ -126,7 +126,7 @@ demo: $(VENV)/.tools ## Watch a switch and four workers sum real tensors, as roo
 	@scripts/apt-install iproute2 nftables
 	@echo "compiling a program for the demo; make build makes the fast one"
 	@$(VENV)/bin/maturin develop --profile demo --quiet
-	$(VENV)/bin/tributary demo
+	$(VENV)/bin/tributary lab demo
 
 bench: build ## Measure ours against host-based allreduce over the same links
 	$(VENV)/bin/tributary lab bench
@@ -164,7 +164,7 @@ test-torch-oldest: ## The same with the oldest PyTorch that works, in a virtual 
 conformance: build torch ## All of PyTorch's conformance suite against our backend, under PROTOCOL (all) or the default; make test runs a fast part
 	$(PYTHON) tests/conformance/c10d.py $(if $(PROTOCOL),--protocol $(PROTOCOL))
 
-explore: ## All runs of longer small worlds of every protocol: an hour or two; make test takes shorter ones
+explore: ## All runs of longer scenarios of every protocol: an hour or two; make test takes shorter ones
 	cargo run --locked --release --quiet --package tributary-explore --example long
 
 mutants: ## Plant the faults of tests/mutants.txt, one at a time, and see that the tests notice each
@@ -184,7 +184,7 @@ rtl: .venv-rtl/.tools ## The hardware design of dataplanes/panama: lint, adder, 
 	.venv-rtl/bin/python -m pip install --quiet --requirement dataplanes/panama/requirements.txt
 	@touch $@
 
-soak: build ## Hours (HOURS=1) of loss, churn, killed ranks, restarts and strangers on a star: is all of it flat? target/soak.png (root)
+soak: build ## Hours (HOURS=1) of loss, churn, killed ranks, restarts and unauthorised clients on a star: is all of it flat? target/soak.png (root)
 	$(PYTHON) -m pip install --quiet 'matplotlib>=3.7'
 	scripts/apt-install iproute2 nftables
 	$(PYTHON) experiments/soak --hours $(or $(HOURS),1) --out target/soak

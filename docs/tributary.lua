@@ -43,12 +43,12 @@ local COLLECTIVE = {
 }
 local PING = { { "reach", 16, 2, "Bytes of a packet that reaches the sender; 0: all" } }
 local CHALLENGE = { { "incarnation", 16, 8, "Incarnation of the join", hex = true } }
-local PIECE = {
-    { "piece.id", 16, 2, "Number of the packet that was cut" },
-    { "piece.offset", 18, 2, "Offset of the piece in that packet" },
-    { "piece.total", 20, 2, "Bytes of that packet" },
-    { "piece.index", 22, 1, "Which piece" },
-    { "piece.count", 23, 1, "Pieces" },
+local FRAGMENT = {
+    { "fragment.id", 16, 2, "Number of the packet that was cut" },
+    { "fragment.offset", 18, 2, "Offset of the fragment in that packet" },
+    { "fragment.total", 20, 2, "Bytes of that packet" },
+    { "fragment.index", 22, 1, "Which fragment" },
+    { "fragment.count", 23, 1, "Fragments" },
 }
 local PROGRESS = {
     { "progress.begun", 16, 8, "Collectives that the rank has begun" },
@@ -202,7 +202,7 @@ local function declare(list)
 end
 
 for _, list in ipairs({
-    COMMON, COLLECTIVE, PING, CHALLENGE, PIECE, PROGRESS, HELLO, ADVERT, CARRY, PAUSE, SLOT, REPORT, MISMATCH,
+    COMMON, COLLECTIVE, PING, CHALLENGE, FRAGMENT, PROGRESS, HELLO, ADVERT, CARRY, PAUSE, SLOT, REPORT, MISMATCH,
     RING_DATA, RING_ACK, RING_NOTICE, RING_FAULT, SPARCML_DATA, PARTING, CANARY, PANAMA, FLARE, FLARE_SPARSE, ATP,
 }) do
     declare(list)
@@ -288,7 +288,7 @@ local SHARED = {
     [3] = { "CARRY", function(tree, tvb) add(tree, tvb, CARRY) rest(tree, tvb, 28, fields.payload) end },
     [4] = { "CHALLENGE", function(tree, tvb) add(tree, tvb, CHALLENGE) end },
     [5] = { "RESPONSE", function(tree, tvb) add(tree, tvb, CHALLENGE) end },
-    [6] = { "PIECE", function(tree, tvb) add(tree, tvb, PIECE) rest(tree, tvb, 24, fields.payload) end },
+    [6] = { "FRAGMENT", function(tree, tvb) add(tree, tvb, FRAGMENT) rest(tree, tvb, 24, fields.payload) end },
     [7] = { "PROGRESS", function(tree, tvb) collective(tree, tvb, 32) add(tree, tvb, PROGRESS) end },
     [8] = { "PAUSE", function(tree, tvb) add(tree, tvb, PAUSE) end },
 }

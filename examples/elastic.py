@@ -30,8 +30,8 @@ def work(worker: int, port: int, steps: int) -> None:
     os.environ["MASTER_ADDR"] = "127.0.0.1"
     store = dist.TCPStore("127.0.0.1", port, is_master=False, timeout=PATIENCE)
     # Rank and size are those of a group that has no members yet.
-    place = {"rank": 0, "world_size": 1, "store": dist.PrefixStore("group", store), "timeout": PATIENCE}
-    dist.init_process_group("tributary", enable_reconfigure=True, **place)
+    alone = {"rank": 0, "world_size": 1, "store": dist.PrefixStore("group", store), "timeout": PATIENCE}
+    dist.init_process_group("tributary", enable_reconfigure=True, **alone)
     store.set(f"handle/{worker}", dist._get_reconfigure_handle())
     model, step, round_seen = network(), 0, 0
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
@@ -90,13 +90,13 @@ def train(
         optimizer.step()
         step += 1
         # All leave together where one of them has seen that there is a new round.
-        told = torch.tensor([loss.item() / size, float(store.add("round", 0) > round_seen)])
-        dist.all_reduce(told)
+        sums = torch.tensor([loss.item() / size, float(store.add("round", 0) > round_seen)])
+        dist.all_reduce(sums)
         if rank == 0:
             store.set("step", str(step))
-            if step % 10 == 0 or told[1] > 0:
-                print(f"step {step:3}  {size} members  loss {told[0].item():.4f}", flush=True)
-        if told[1] > 0:
+            if step % 10 == 0 or sums[1] > 0:
+                print(f"step {step:3}  {size} members  loss {sums[0].item():.4f}", flush=True)
+        if sums[1] > 0:
             break
     return step
 

@@ -27,7 +27,7 @@ import tomllib
 ROOT = Path(__file__).resolve().parent.parent
 WAYS = ROOT / "experiments/live/tenants.toml"
 PROGRAM = os.environ.get("TRIBUTARY", "tributary")
-# What `tributary fabric --run` tells of nodes: "NS_host0" and so on.
+# What `tributary lab fabric --run` tells of nodes: "NS_host0" and so on.
 NAMESPACES = {name: value for name, value in os.environ.items() if name.startswith("NS_")}
 # Hosts by job: two behind each leaf.
 HOSTS_PER_LEAF = 5
@@ -88,7 +88,7 @@ def start_traffic(args: argparse.Namespace) -> list[subprocess.Popen]:
     return [subprocess.Popen(command, stdout=subprocess.DEVNULL)]
 
 
-def look() -> tuple[dict[str, float], dict[str, float], int]:
+def sample() -> tuple[dict[str, float], dict[str, float], int]:
     """The most blocks that one switch holds now, and the results that all have marked because memory is short, by job,
     without the jobs of which no switch tells it; and the packets that were marked in queues.
     """
@@ -103,7 +103,7 @@ def look() -> tuple[dict[str, float], dict[str, float], int]:
         in_queues += sum(port["tx_marks"] for port in ports)
         for job in status.get("jobs", []):
             for metric in job.get("metrics", []):
-                if metric["name"] == "held":
+                if metric["name"] == "aggregators_in_use":
                     most[job["name"]] = max(metric["value"], most.get(job["name"], 0.0))
                 if metric["name"] == "aecn_marks":
                     marks[job["name"]] = marks.get(job["name"], 0.0) + metric["value"]
@@ -121,8 +121,8 @@ def inside(way: dict, args: argparse.Namespace) -> None:
     marked = {"A": 0.0, "B": 0.0}
     in_queues = 0
     while any(worker.poll() is None for worker in b):
-        held, marks, in_queues = look()
-        for job, blocks in held.items():
+        blocks_in_use, marks, in_queues = sample()
+        for job, blocks in blocks_in_use.items():
             seen[job].append(blocks)
         marked.update(marks)
         time.sleep(0.05)
@@ -143,8 +143,8 @@ def inside(way: dict, args: argparse.Namespace) -> None:
                 "goodput_gbps": args.elements * 32 / seconds / 1e9,
                 "iteration_ms": seconds * 1e3,
                 "in_network": sum(report["in_network"] for report in reports) / len(reports),
-                "held_mean": sum(seen[job]) / len(seen[job]) if seen[job] else None,
-                "held_most": max(seen[job], default=None),
+                "blocks_mean": sum(seen[job]) / len(seen[job]) if seen[job] else None,
+                "blocks_most": max(seen[job], default=None),
                 "aecn_marks": marked[job] if seen[job] else None,
                 "queue_marks_of_both": in_queues,
                 "retransmissions": sum(report["retransmissions"] for report in reports),
@@ -162,7 +162,9 @@ def measure(way: dict, args: argparse.Namespace) -> list[dict]:
         words += ["--iters", args.iters, "--rate-mbps", args.rate_mbps, "--aggregators", args.aggregators]
         words += ["--traffic", args.traffic, *(["--equal"] if args.equal else [])]
         command = shlex.join(map(str, words))
-        done = subprocess.run([PROGRAM, "fabric", file.name, "--run", command], stdout=subprocess.PIPE, text=True)
+        done = subprocess.run(
+            [PROGRAM, "lab", "fabric", file.name, "--run", command], stdout=subprocess.PIPE, text=True
+        )
     lines = [line for line in done.stdout.splitlines() if line.startswith("[{")]
     if done.returncode or not lines:
         sys.exit(f"{way['name']}: the fabric or a job failed (exit code {done.returncode})")
@@ -180,7 +182,7 @@ def table(lines: list[dict]) -> str:
     def cell(value: float | None, digits: int) -> str:
         return "-" if value is None else f"{value:.{digits}f}"
 
-    head = ["way", "job", "Gbit/s", "ms", "in network", "held, mean", "most", "marks", "sent again"]
+    head = ["way", "job", "Gbit/s", "ms", "in network", "blocks, mean", "most", "marks", "sent again"]
     rows = [
         [
             line["way"],
@@ -188,8 +190,8 @@ def table(lines: list[dict]) -> str:
             cell(line["goodput_gbps"], 3),
             cell(line["iteration_ms"], 1),
             f"{100 * line['in_network']:.1f}%",
-            cell(line["held_mean"], 1),
-            cell(line["held_most"], 0),
+            cell(line["blocks_mean"], 1),
+            cell(line["blocks_most"], 0),
             cell(line["aecn_marks"], 0),
             str(line["retransmissions"]),
         ]

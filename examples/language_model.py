@@ -24,7 +24,7 @@ class LanguageModel(nn.Module):
     def __init__(self, width: int, layers: int, context: int) -> None:
         super().__init__()
         self.bytes = nn.Embedding(256, width)
-        self.places = nn.Embedding(context, width)
+        self.positions = nn.Embedding(context, width)
         layer = nn.TransformerEncoderLayer(
             width, max(1, width // 32), 4 * width, 0.0, batch_first=True, norm_first=True
         )
@@ -35,7 +35,7 @@ class LanguageModel(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Logits of the next byte, for every place."""
         length = x.shape[1]
-        hidden = self.bytes(x) + self.places(torch.arange(length))
+        hidden = self.bytes(x) + self.positions(torch.arange(length))
         return self.out(self.layers(hidden, mask=self.mask[:length, :length], is_causal=True))
 
 
@@ -64,8 +64,8 @@ def main() -> None:
         print(f"{count:,} parameters, {len(corpus):,} bytes of text, {world_size} ranks", flush=True)
     start = time.perf_counter()
     for step in range(1, args.steps + 1):
-        places = torch.randint(len(corpus) - args.context - 1, (8,), generator=draw)
-        windows = torch.stack([corpus[place : place + args.context + 1] for place in places.tolist()])
+        starts = torch.randint(len(corpus) - args.context - 1, (8,), generator=draw)
+        windows = torch.stack([corpus[start : start + args.context + 1] for start in starts.tolist()])
         loss = nn.functional.cross_entropy(model(windows[:, :-1]).flatten(0, 1), windows[:, 1:].flatten())
         optimizer.zero_grad()
         loss.backward()

@@ -88,8 +88,8 @@ def train(args: argparse.Namespace) -> None:
     dist.destroy_process_group()
 
 
-def train_in(args: argparse.Namespace, group: Any, told: dict[str, Any]) -> None:
-    """Train in a group; rank 0 tells the medians of the slowest rank's times."""
+def train_in(args: argparse.Namespace, group: Any, report: dict[str, Any]) -> None:
+    """Train in a group; rank 0 prints the medians of the slowest rank's times."""
     import torch
     import torch.distributed as dist
     from torch import nn
@@ -138,9 +138,9 @@ def train_in(args: argparse.Namespace, group: Any, told: dict[str, Any]) -> None
         raise SystemExit("ranks hold different parameters")
     if dist.get_rank() == 0:
         megabytes = sum(parameter.numel() for parameter in model.parameters()) * 4e-6
-        told |= {"step_s": whole, "compute_s": compute, "communication_s": whole - compute, "megabytes": megabytes}
-        told |= {} if args.sharded else {"steps_with_equal_parameters": len(set(hashes))}
-        print(json.dumps(told), flush=True)
+        report |= {"step_s": whole, "compute_s": compute, "communication_s": whole - compute, "megabytes": megabytes}
+        report |= {} if args.sharded else {"steps_with_equal_parameters": len(set(hashes))}
+        print(json.dumps(report), flush=True)
 
 
 def sharded(plain: Any) -> Any:

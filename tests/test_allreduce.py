@@ -44,10 +44,10 @@ def test_one_rank_gets_the_sum_and_all_get_one_ranks_array(
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("world_size", [1, 3])
-def test_each_rank_gets_its_part_and_brings_its_part(
+def test_each_rank_gets_its_shard_and_brings_its_shard(
     ranks: Ranks, daemon: Daemon, job: str, world_size: int, protocol: str
 ) -> None:
-    ranks(rank.parts, world_size, daemon.address, job, protocol)
+    ranks(rank.shards, world_size, daemon.address, job, protocol)
 
 
 def test_64_mib_in_place(ranks: Ranks, daemon: Daemon, job: str) -> None:

@@ -343,7 +343,7 @@ def test_what_cannot_be_summed_is_refused_before_anything_is_sent(both: Both) ->
     both(refuse)
 
 
-def test_a_group_tells_what_it_is_and_what_it_did() -> None:
+def test_a_group_reports_what_it_is_and_what_it_did() -> None:
     with tributary.Switch(cores=2) as switch:
         group = tributary.connect(switch.address, job="info", rank=0, world_size=1, elements_per_packet=64, slots=16)
         with group:

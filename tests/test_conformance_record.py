@@ -106,10 +106,10 @@ def test_lanes_run_every_test_and_go_on_after_one_that_ends_their_process() -> N
         program, capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": str(FOLDER)}
     )
     assert ran.returncode == 0, ran.stderr
-    told = [json.loads(line) for line in ran.stdout.splitlines()]
-    assert sorted(told)[0] == ["0", "a", "passed", ""]
-    assert [name for _, name, _, _ in sorted(told)] == names
-    details = {name: detail for _, name, outcome, detail in told if outcome == "FAILED"}
+    outcomes = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert sorted(outcomes)[0] == ["0", "a", "passed", ""]
+    assert [name for _, name, _, _ in sorted(outcomes)] == names
+    details = {name: detail for _, name, outcome, detail in outcomes if outcome == "FAILED"}
     assert details["ends"].startswith("its process ended with 7")
     assert details["fails"] == "and the cause\nthe ranks' own words\n"
     assert len(details) == 2

@@ -121,8 +121,8 @@ def tables_of_the_page() -> dict[str, Fields]:
 
 def lists_of_the_dissector() -> list[Fields]:
     """Give the lists of fields in docs/tributary.lua: offset and bytes of each field."""
-    parts = DISSECTOR.read_text().split("\nlocal ")
-    rows = [re.findall(r'\{ "[a-z_.]+", (\d+), (\d+), ', part) for part in parts]
+    sections = DISSECTOR.read_text().split("\nlocal ")
+    rows = [re.findall(r'\{ "[a-z_.]+", (\d+), (\d+), ', section) for section in sections]
     return [[(int(at), int(length)) for at, length in found] for found in rows if found]
 
 

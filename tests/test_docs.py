@@ -55,8 +55,8 @@ NOT_RUN = {
     "TRIBUTARY_TOKEN=": "tests/test_service.py joins with tokens",
     "tributary switch --tokens": "tests/test_service.py starts a switch with a file of tokens of its own",
     r"tributary sim sweep \S+ --on": "needs dask's scheduler: tests/test_sim_cluster.py has one",
-    "tributary fabric fabric.toml": "the file is the reader's own",
-    r"tributary fabric examples/fabric[\w-]*\.toml": "crates/cli/tests/namespaces runs fabrics",
+    "tributary lab fabric fabric.toml": "the file is the reader's own",
+    r"tributary lab fabric examples/fabric[\w-]*\.toml": "crates/cli/tests/namespaces runs fabrics",
     "tributary lab fair": "crates/cli/tests/namespaces runs it, shorter",
     r"tributary reproduce \S+ --vary": "takes minutes; the same without --vary is run",
     r"tributary reproduce \S+ --seeds 1 --set": "takes minutes; another is run with --set",
@@ -198,8 +198,8 @@ class Stage:
         self.ip("-n", name, "link", "set", "lo", "up")
         for host in sorted(hosts):
             self.ip("-n", name, "address", "add", f"{host}/32", "dev", "lo")
-        for part in ("experiments", "docs", "deploy", "examples"):
-            shutil.copytree(REPO / part, folder / part)
+        for name in ("experiments", "docs", "deploy", "examples"):
+            shutil.copytree(REPO / name, folder / name)
         (folder / "docs/first-sweep.toml").write_text(SWEEP)
 
     @staticmethod

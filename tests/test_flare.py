@@ -117,19 +117,19 @@ def test_reproducible_sums_have_the_bits_of_the_reference_in_every_run(
     world_size = 5
     orders = set()
     for run in range(5):
-        told = ranks(summed, world_size, daemon.address, f"{job}-{run}", options | {"reproducible": "tree"})
+        reports = ranks(summed, world_size, daemon.address, f"{job}-{run}", options | {"reproducible": "tree"})
         for number, (dtype, op) in enumerate(KINDS):
             arrays = [rank.data(own, SIZE, dtype) for own in range(world_size)]
             expected = rank.digest(tributary.flare.reference(arrays, op=op))
-            assert [digests[number] for digests, _ in told] == [expected] * world_size, (dtype, op)
-        orders |= {order for _, order in told}
+            assert [digests[number] for digests, _ in reports] == [expected] * world_size, (dtype, op)
+        orders |= {order for _, order in reports}
     assert len(orders) == 1, orders
     assert None not in orders
 
 
-def test_large_tensors_have_no_order_unless_asked(ranks: Ranks, daemon: Daemon, job: str) -> None:
-    told = ranks(summed, 2, daemon.address, job, {})
-    assert [order for _, order in told] == [None, None]
+def test_large_tensors_have_no_order_unless_requested(ranks: Ranks, daemon: Daemon, job: str) -> None:
+    reports = ranks(summed, 2, daemon.address, job, {})
+    assert [order for _, order in reports] == [None, None]
 
 
 def test_a_design_that_depends_on_arrival_is_refused_beside_reproducible(daemon: Daemon, job: str) -> None:

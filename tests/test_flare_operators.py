@@ -74,9 +74,9 @@ def test_the_page_is_right_word_by_word(tmp_path: Path) -> None:
     switch, *workers = commands[2].strip().splitlines()
     assert switch == "tributary switch --operators any"
     daemon = program.Daemon("--operators", "any")
-    place = str(tmp_path / "loudest.expr")
+    path = str(tmp_path / "loudest.expr")
     words = [
-        worker.replace("127.0.0.1", daemon.address).replace("loudest.expr", place).split()[1:] for worker in workers
+        worker.replace("127.0.0.1", daemon.address).replace("loudest.expr", path).split()[1:] for worker in workers
     ]
     for ran in program.run_all(*words):
         assert ran.returncode == 0, ran.stderr

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 
-def test_obeys_lines_or_says_how_to_get_pytorch() -> None:
+def test_follows_lines_or_says_how_to_get_pytorch() -> None:
     command = [sys.executable, "-m", "tributary.peers.gloo", "--rank=0", "--world-size=1"]
     command += ["--rendezvous=127.0.0.1:29517", "--interface=lo"]
     orders = "1000 3\n1000 3 0.1\n"

@@ -15,8 +15,8 @@ from program import Daemon
 
 def sum_once(daemon: Daemon, job: str) -> None:
     """A job of one rank."""
-    place = ["--switch", daemon.address, "--job", job, "--rank", "0", "--world-size", "1"]
-    result = program.run("allreduce", *place, "--elements", "1000")
+    rank_flags = ["--switch", daemon.address, "--job", job, "--rank", "0", "--world-size", "1"]
+    result = program.run("allreduce", *rank_flags, "--elements", "1000")
     assert result.returncode == 0, result.stderr
 
 
@@ -81,7 +81,7 @@ def test_a_level_leaves_the_rest_out_and_a_wrong_one_is_a_sentence(job: str) -> 
     assert "'chatty' is not a level of the log" in program.sentence(result, code=2)
 
 
-def test_a_storm_of_strangers_is_cut_short_and_counted(job: str) -> None:
+def test_a_storm_of_rejected_requests_is_cut_short_and_counted(job: str) -> None:
     knocks = 400
     daemon = Daemon("--log-format", "json")
     for number in range(knocks):

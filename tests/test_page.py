@@ -41,7 +41,7 @@ def test_an_empty_switch_says_how_to_begin(window: Browser) -> None:
         text = window.await_text("No job is here")
         assert f"tributary allreduce --switch {daemon.address} --job first --rank 0 --world-size 1" in text
         assert "0 of at most" in text
-        assert window.troubles == []
+        assert window.faults == []
     finally:
         daemon.stop()
     # What was seen stays, with the time that it is of.
@@ -78,7 +78,7 @@ def test_people_see_which_ranks_are_awaited_and_what_flows(window: Browser, daem
         assert heights > 1, "the line is not flat"
         for group in groups:
             pool.submit(group.close)
-    assert window.troubles == []
+    assert window.faults == []
 
 
 def test_the_page_loads_nothing_and_runs_nothing_but_its_own(daemon: Daemon) -> None:

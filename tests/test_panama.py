@@ -25,10 +25,10 @@ HERE = Path(__file__).parent
 
 
 def watched(own: int, world_size: int, switch: str, job: str) -> tuple[list[str], Any]:
-    """Sum, and keep the job until the switch has told its trees: rank 0 asks."""
+    """Sum, and keep the job until the switch has reported its trees."""
     with rank.connect(own, world_size, switch, job, protocol="panama") as group:
         digests = [rank.digest(group.all_reduce(rank.data(own, 60_007, dtype), op=op)) for dtype, op in KINDS]
-        told = subprocess.run(
+        status = subprocess.run(
             [PROGRAM, "status", "--switch", switch, "--json"],
             env=ENVIRONMENT,
             capture_output=True,
@@ -37,7 +37,7 @@ def watched(own: int, world_size: int, switch: str, job: str) -> tuple[list[str]
             timeout=60,
         )
         group.barrier()
-        jobs = json.loads(told.stdout)["jobs"]
+        jobs = json.loads(status.stdout)["jobs"]
     return digests, next(entry for entry in jobs if entry["name"] == job)["trees"]
 
 
@@ -48,14 +48,14 @@ KINDS = [("f32", "sum"), ("f16", "sum"), ("bf16", "avg"), ("f32", "avg"), ("i32"
 def test_the_reference_along_the_tree_of_status_has_the_bits_of_every_rank(
     ranks: Ranks, daemon: Daemon, job: str, world_size: int
 ) -> None:
-    told = ranks(watched, world_size, daemon.address, job)
+    reports = ranks(watched, world_size, daemon.address, job)
     for number, (dtype, op) in enumerate(KINDS):
         arrays = [rank.data(own, 60_007, dtype) for own in range(world_size)]
-        right = rank.digest(tributary.panama.reference(arrays, told[0][1], op))
+        right = rank.digest(tributary.panama.reference(arrays, reports[0][1], op))
         assert right == rank.digest(tributary.panama.reference(arrays, op=op)), (
             "one switch over all ranks in their order"
         )
-        assert [digests[number] for digests, _ in told] == [right] * world_size, (dtype, op)
+        assert [digests[number] for digests, _ in reports] == [right] * world_size, (dtype, op)
 
 
 def test_the_bits_follow_from_the_tree() -> None:
@@ -78,17 +78,17 @@ def test_every_type_and_layout_comes_back_as_it_was() -> None:
 
 
 def status_tree(root: str, **switches: list[tuple[str, list[int]]]) -> dict[str, Any]:
-    """A tree as `tributary status --json` tells it."""
+    """A tree as `tributary status --json` prints it."""
     children = {node: [{"node": child, "ranks": ranks} for child, ranks in below] for node, below in switches.items()}
     return {"root": root, "switches": [{"node": node, "children": below} for node, below in children.items()]}
 
 
 def test_a_tree_of_status_is_read_in_the_order_of_its_children() -> None:
-    told = status_tree("top", left=[("a", [0]), ("b", [2])], top=[("left", [0, 2]), ("c", [1])])
+    tree = status_tree("top", left=[("a", [0]), ("b", [2])], top=[("left", [0, 2]), ("c", [1])])
     arrays = [np.array([value], np.float32) for value in (1e8, 1.0, 3.0)]
     nested = tributary.panama.reference(arrays, [[0, 2], 1])
-    assert tributary.panama.reference(arrays, told) == nested
-    assert tributary.panama.reference(arrays, [told, told]) == nested
+    assert tributary.panama.reference(arrays, tree) == nested
+    assert tributary.panama.reference(arrays, [tree, tree]) == nested
 
 
 def test_what_has_no_bits_is_refused_in_a_sentence() -> None:
@@ -130,12 +130,12 @@ def test_an_average_lacks_a_late_rank_is_of_those_that_are_in_it_and_the_same_ev
 ) -> None:
     world_size = 6
     whole = 2**world_size - 1
-    told = ranks(averaged, world_size, daemon.address, job, partial)
-    assert len({digest for digest, _, _ in told}) == 1
+    reports = ranks(averaged, world_size, daemon.address, job, partial)
+    assert len({digest for digest, _, _ in reports}) == 1
     allowed = {float(np.float32(whole / world_size))}
     if lacks:
         allowed |= {float(np.float32((whole - 2**left_out) / (world_size - lacks))) for left_out in range(world_size)}
-    for _, values, contributed in told:
+    for _, values, contributed in reports:
         assert values <= allowed, "an average of a set of ranks that may be"
         if partial == "off":
             assert contributed is None
@@ -173,12 +173,12 @@ def test_ddp_averages_over_the_ranks_that_are_in_time_and_says_how_many(
 
     size = 6
     whole = 2**size - 1
-    told = ranks(torch_rank_partial.lacking, size, str(tmp_path / "meet"), "panama", options)
-    assert all(seen == told[0][0] for seen, _, _ in told), "the same gradients on every rank"
+    reports = ranks(torch_rank_partial.lacking, size, str(tmp_path / "meet"), "panama", options)
+    assert all(seen == reports[0][0] for seen, _, _ in reports), "the same gradients on every rank"
     allowed = {whole / size}
     if lacks:
         allowed |= {(whole - 2**left_out) / (size - lacks) for left_out in range(size)}
-    for _, contributed, values in told:
+    for _, contributed, values in reports:
         assert all(min(abs(value - one) for one in allowed) < 1e-5 for value in values), values
         if lacks:
             assert contributed is not None
@@ -228,7 +228,7 @@ def test_twenty_runs_over_lossy_reordering_links_have_the_bits_of_the_reference(
     command = [*inside, sys.executable, str(HERE / "programs" / "rank_panama.py"), "20"]
     done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert len(told["digests"]) == 20 * 3
-    assert set(told["digests"]) == {told["reference"]}
-    assert told["sent_again"] > 0, "nothing was lost: the faults are not in force"
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert len(report["digests"]) == 20 * 3
+    assert set(report["digests"]) == {report["reference"]}
+    assert report["sent_again"] > 0, "nothing was lost: the faults are not in force"

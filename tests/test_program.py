@@ -28,8 +28,8 @@ ONE_RANK = ["allreduce", "--switch", "127.0.0.1:9", "--job", "a", "--rank", "0",
 
 def rank_of(daemon: Daemon, job: str, number: int, world_size: int, *flags: str) -> list[str]:
     """The command line of one worker."""
-    place = ["--switch", daemon.address, "--job", job, "--rank", str(number), "--world-size", str(world_size)]
-    return ["allreduce", *place, "--timeout", "20s", *flags]
+    rank_flags = ["--switch", daemon.address, "--job", job, "--rank", str(number), "--world-size", str(world_size)]
+    return ["allreduce", *rank_flags, "--timeout", "20s", *flags]
 
 
 def sum_files(daemon: Daemon, job: str, folder: Path, arrays: list[Array], *flags: str) -> list[Array]:
@@ -137,7 +137,7 @@ def test_the_root_gets_the_sum_or_the_others_its_data(
     daemon: Daemon, job: str, command: str, checking: list[int], protocol: str
 ) -> None:
     flags = ["--elements", "100003", "--iters", "3", "--dtype", "f16", "--protocol", protocol, "--json", "--root", "2"]
-    ranks = [[command, *rank_of(daemon, job, number, 3, *flags)[1:]] for number in range(3)]
+    ranks = [["lab", command, *rank_of(daemon, job, number, 3, *flags)[1:]] for number in range(3)]
     reports = [program.last_json(result) for result in program.run_all(*ranks)]
     assert [report["rank"] for report in reports if report["checked"]] == checking
     assert {(report["collective"], report["root"], report.get("op")) for report in reports} == {
@@ -147,9 +147,9 @@ def test_the_root_gets_the_sum_or_the_others_its_data(
 
 def test_a_root_that_the_job_has_not_and_an_output_of_nothing_are_refused(daemon: Daemon, job: str) -> None:
     words = rank_of(daemon, job, 0, 3, "--elements", "3")[1:]
-    refused = program.run("broadcast", *words, "--root", "3")
+    refused = program.run("lab", "broadcast", *words, "--root", "3")
     assert program.sentence(refused, code=2) == "--root 3 is not in 0 to 2 (--world-size 3)"
-    refused = program.run("reduce", *words, "--root", "1", "--output", "x.npy")
+    refused = program.run("lab", "reduce", *words, "--root", "1", "--output", "x.npy")
     assert program.sentence(refused, code=2) == "--output is for rank 1 (--root): rank 0 gets no result to write"
 
 
@@ -209,7 +209,7 @@ WRONG_CALLS = {
 
 
 @pytest.mark.parametrize("words", WRONG_CALLS.values(), ids=WRONG_CALLS)
-def test_a_wrong_call_is_told_with_exit_code_2(words: list[str]) -> None:
+def test_a_wrong_call_is_a_sentence_and_exit_code_2(words: list[str]) -> None:
     assert program.sentence(program.run(*words), code=2)
 
 
@@ -219,7 +219,7 @@ def test_no_command_teaches() -> None:
     assert "Examples:" in result.stderr
 
 
-@pytest.mark.parametrize("command", ["switch", "allreduce", "status", "top", "doctor", "lab bench", "demo"])
+@pytest.mark.parametrize("command", ["switch", "allreduce", "status", "top", "doctor", "lab bench", "lab demo"])
 def test_every_command_teaches(command: str) -> None:
     result = program.run(*command.split(), "--help")
     assert result.returncode == 0
@@ -227,7 +227,7 @@ def test_every_command_teaches(command: str) -> None:
     assert "--json" in result.stdout
 
 
-def test_a_reader_that_goes_away_is_no_error(daemon: Daemon) -> None:
+def test_a_reader_that_goes_away_is_not_an_error(daemon: Daemon) -> None:
     command = f"'{program.PROGRAM}' status --switch {daemon.address} | true"
     result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert result.stderr == ""
@@ -277,7 +277,7 @@ def test_status_of_no_switch_is_a_sentence() -> None:
     assert "127.0.0.1:9" in program.sentence(program.run("status", "--switch", "127.0.0.1:9"))
 
 
-def test_top_tells_which_rank_the_others_wait_for(daemon: Daemon, job: str) -> None:
+def test_top_shows_which_rank_the_others_wait_for(daemon: Daemon, job: str) -> None:
     ones = np.ones(10, np.float32)
     with ThreadPoolExecutor() as pool:
         joining = [pool.submit(rank.connect, number, 3, daemon.address, job) for number in range(3)]
@@ -313,9 +313,9 @@ def test_top_tells_which_rank_the_others_wait_for(daemon: Daemon, job: str) -> N
 
 def test_top_of_no_switch_and_an_interval_of_nothing_are_sentences() -> None:
     assert "127.0.0.1:9" in program.sentence(program.run("top", "--switch", "127.0.0.1:9"))
-    told = program.run("top", "--switch", "127.0.0.1:9", "--interval", "0s")
-    assert told.returncode == 2
-    assert "from 250ms to 3600s" in told.stderr
+    refused = program.run("top", "--switch", "127.0.0.1:9", "--interval", "0s")
+    assert refused.returncode == 2
+    assert "from 250ms to 3600s" in refused.stderr
 
 
 def test_metrics_and_jobs_are_served_at_both_addresses(daemon: Daemon, job: str) -> None:

@@ -58,8 +58,8 @@ def test_names_and_helps_follow_the_conventions(daemon: Daemon, job: str) -> Non
     protocols = re.findall(r'jobs_packets_total\{protocol="([\w-]+)"\}', scrape(daemon, "/metrics"))
     assert protocols
     for protocol in protocols:
-        place = ["--switch", daemon.address, "--job", f"{job}-{protocol}", "--rank", "0", "--world-size", "1"]
-        result = program.run("allreduce", *place, "--elements", "1000", "--protocol", protocol)
+        rank_flags = ["--switch", daemon.address, "--job", f"{job}-{protocol}", "--rank", "0", "--world-size", "1"]
+        result = program.run("allreduce", *rank_flags, "--elements", "1000", "--protocol", protocol)
         assert result.returncode == 0, result.stderr
     for path in ("/metrics", "/metrics/jobs"):
         result = promtool("check", "metrics", text=scrape(daemon, path))
@@ -67,14 +67,19 @@ def test_names_and_helps_follow_the_conventions(daemon: Daemon, job: str) -> Non
 
 
 def test_rules_and_dashboard_ask_for_metrics_that_there_are() -> None:
-    known = set(re.findall(r"`(tributary_\w+)`", (REPO / "docs/metrics.md").read_text()))
+    page = (REPO / "docs/metrics.md").read_text()
+    known = set(re.findall(r"`(tributary_\w+)`", page))
+    for figure, protocols, families in re.findall(r"\| `(\w+)` \| \w+ \| (`[^|]*`) \| (`[^|]*`) \| ", page):
+        for protocol in re.findall(r"\w+", protocols):
+            prefixes = [f"{protocol}_{family}_".replace("_shared_", "_") for family in re.findall(r"\w+", families)]
+            known |= {f"tributary_{prefix}{figure}" for prefix in prefixes}
     for file in ("prometheus/tributary.rules.yml", "prometheus/tributary.rules.test.yml", "grafana/tributary.json"):
-        asked = set(re.findall(r"\btributary_\w+", (REPO / "deploy" / file).read_text()))
-        assert asked <= known, f"{file}: {sorted(asked - known)}"
+        used = set(re.findall(r"\btributary_\w+", (REPO / "deploy" / file).read_text()))
+        assert used <= known, f"{file}: {sorted(used - known)}"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
-def test_prometheus_sees_loss_a_straggler_a_dead_rank_and_strangers(tmp_path: Path) -> None:
+def test_prometheus_sees_loss_a_straggler_a_dead_rank_and_unauthorised_clients(tmp_path: Path) -> None:
     if shutil.which("prometheus") is None:
         pytest.skip("prometheus is missing: apt-get install prometheus")
     host = [sys.executable, str(Path(program.__file__).with_name("host_prometheus.py")), str(tmp_path)]

@@ -97,8 +97,8 @@ def test_a_tree_with_changes_is_refused(repository: Path) -> None:
 
 
 @pytest.mark.parametrize("version", ["1.2", "v1.2.3", "1.2.3-rc1", "latest"])
-def test_what_is_no_version_is_refused(repository: Path, version: str) -> None:
-    assert refusal(repository, version).startswith(f"'{version}' is no version")
+def test_what_is_not_a_version_is_refused(repository: Path, version: str) -> None:
+    assert refusal(repository, version).startswith(f"'{version}' is not a version")
 
 
 def test_a_version_that_is_tagged_is_refused(repository: Path) -> None:

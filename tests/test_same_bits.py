@@ -21,7 +21,7 @@ from program import Daemon
 from tributary import _core
 
 ROOT = Path(__file__).parent.parent
-WORLD = 5
+WORLD_SIZE = 5
 _jobs = itertools.count()
 
 
@@ -42,10 +42,10 @@ TABLE = table()
 @pytest.fixture(scope="module")
 def racks() -> Iterator[Callable[[int], list[str]]]:
     """Two switches below a third; the addresses of ranks of which this many are at the first."""
-    above = Daemon("--cores", "1")
-    below = [Daemon("--cores", "1", "--parent", above.address) for _ in range(2)]
-    yield lambda first: [below[own >= first].address for own in range(WORLD)]
-    for daemon in [*below, above]:
+    parent = Daemon("--cores", "1")
+    below = [Daemon("--cores", "1", "--parent", parent.address) for _ in range(2)]
+    yield lambda first: [below[own >= first].address for own in range(WORLD_SIZE)]
+    for daemon in [*below, parent]:
         daemon.kill()
 
 
@@ -59,12 +59,12 @@ def alone() -> Iterator[str]:
 
 def bits(protocol: str, switches: str | list[str], **circumstances: object) -> str:
     """The bits that all ranks have received."""
-    at = [switches] * WORLD if isinstance(switches, str) else switches
+    at = [switches] * WORLD_SIZE if isinstance(switches, str) else switches
     job = f"bits-{os.getpid()}-{next(_jobs)}"
-    with ThreadPoolExecutor(WORLD) as pool:
+    with ThreadPoolExecutor(WORLD_SIZE) as pool:
         ranks = [
-            pool.submit(rank_bits.digest, own, WORLD, at[own], job, protocol, **circumstances)  # type: ignore[arg-type]
-            for own in range(WORLD)
+            pool.submit(rank_bits.digest, own, WORLD_SIZE, at[own], job, protocol, **circumstances)  # type: ignore[arg-type]
+            for own in range(WORLD_SIZE)
         ]
         digests = {future.result(timeout=120) for future in ranks}
     assert len(digests) == 1, "all ranks receive the same"

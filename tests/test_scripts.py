@@ -25,7 +25,7 @@ def install_torch(folder: Path, interpreter: str, requirement: str, **stubs: str
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
 
 
-def test_pytorch_without_room_for_it_is_one_sentence(tmp_path: Path) -> None:
+def test_pytorch_without_disk_space_for_it_is_one_sentence(tmp_path: Path) -> None:
     ran = install_torch(tmp_path, sys.executable, "there-is-no-such-package", df="echo Avail; echo 3")
     assert ran.returncode == 1
     (line,) = ran.stderr.splitlines()
@@ -43,7 +43,7 @@ def test_pytorch_that_pip_cannot_fetch_is_one_sentence(tmp_path: Path) -> None:
     assert ran.stderr == "PyTorch is not installed: pip says: ERROR: no matching distribution\n"
 
 
-def test_pytorch_that_is_there_needs_no_room(tmp_path: Path) -> None:
+def test_pytorch_that_is_there_needs_no_disk_space(tmp_path: Path) -> None:
     # pytest stands for it: what is installed already is not fetched, and nobody looks for room.
     ran = install_torch(tmp_path, sys.executable, "pytest", df="echo Avail; echo 0")
     assert (ran.returncode, ran.stderr) == (0, "")
@@ -62,6 +62,6 @@ def test_the_verdict_on_accuracy_knows_noise_from_a_difference(monkeypatch: pyte
     assert text.endswith("NOT the same accuracy")
 
 
-def test_every_mutant_can_be_planted_in_the_code_as_it_is() -> None:
+def test_every_mutant_applies_to_the_code_as_it_is() -> None:
     ran = subprocess.run([str(SCRIPTS / "mutants"), "--check"], capture_output=True, text=True, timeout=60)
     assert (ran.returncode, ran.stderr) == (0, "")

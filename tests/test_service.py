@@ -80,11 +80,11 @@ def test_a_port_or_an_address_that_a_fabric_cannot_have_is_a_setting_to_mend(tmp
         other.bind(("", 0))
         other.listen()
         port = other.getsockname()[1]
-        for network, complaint in (("127.77.99.0", "in use"), ("192.0.2.0", "not an address of this machine")):
+        for network, why in (("127.77.99.0", "in use"), ("192.0.2.0", "not an address of this machine")):
             file = tmp_path / "fabric.toml"
             file.write_text(FABRIC.format(network=network, port=port))
             sentence = program.sentence(program.run("switch", "--fabric", str(file), "--node", "leaf"), code=2)
-            assert complaint in sentence
+            assert why in sentence
 
 
 def test_a_wrong_environment_of_the_unit_is_a_setting_to_mend() -> None:

@@ -131,7 +131,7 @@ def test_without_pandas_a_sentence_says_what_to_install(monkeypatch: pytest.Monk
         sim.run(STAR).frame("jobs")
 
 
-def test_a_seed_takes_the_place_of_the_files() -> None:
+def test_a_seed_replaces_the_files() -> None:
     own, other = sim.run(STAR), sim.run(STAR, seed=2)
     assert (own.seed, other.seed) == (1, 2)
     assert own.trace_hash != other.trace_hash
@@ -155,7 +155,7 @@ def test_none_leaves_a_key_out() -> None:
         ("no/such/file.toml", r"cannot read no/such/file.toml: No such file or directory \(os error 2\)"),
     ],
 )
-def test_what_is_no_experiment_is_a_sentence(config: Any, sentence: str) -> None:
+def test_what_is_not_an_experiment_is_a_sentence(config: Any, sentence: str) -> None:
     with pytest.raises(tributary.ConfigError, match=sentence) as caught:
         sim.run(config)
     assert "\n" not in str(caught.value)
@@ -178,16 +178,16 @@ def test_a_run_that_does_not_finish_is_a_result_that_says_so() -> None:
         result.check()
 
 
-def test_progress_is_told_and_can_stop_a_run() -> None:
+def test_progress_is_reported_and_can_stop_a_run() -> None:
     seen: list[sim.Progress] = []
 
-    def look(progress: sim.Progress) -> None:
+    def watch(progress: sim.Progress) -> None:
         seen.append(progress)
         if len(seen) == 3:
             raise LookupError("enough")
 
     with pytest.raises(LookupError, match="enough"):
-        sim.run(ENDLESS, progress=look)
+        sim.run(ENDLESS, progress=watch)
     assert [state.total for state in seen] == [8, 8, 8]
     assert 0 < seen[0].seconds < seen[1].seconds
     assert 0 < seen[0].events < seen[1].events
@@ -202,7 +202,7 @@ def test_other_threads_go_on_while_a_run_lasts() -> None:
             turns += 1
             time.sleep(0.001)
 
-    def look(progress: sim.Progress) -> None:
+    def watch(progress: sim.Progress) -> None:
         if turns > 100:
             over.set()
             raise LookupError
@@ -211,7 +211,7 @@ def test_other_threads_go_on_while_a_run_lasts() -> None:
     other.start()
     try:
         with pytest.raises(LookupError):
-            sim.run(ENDLESS, progress=look)
+            sim.run(ENDLESS, progress=watch)
     finally:
         over.set()
         other.join()
@@ -254,11 +254,11 @@ def test_ctrl_c_is_a_keyboard_interrupt(call: str, config: dict[str, Any]) -> No
 
 
 def test_a_sweep_runs_every_combination_with_every_seed(tmp_path: Path) -> None:
-    told: list[tuple[int, int]] = []
-    result = sim.sweep(SWEEP, out=tmp_path, progress=lambda done, total: told.append((done, total)))
+    reported: list[tuple[int, int]] = []
+    result = sim.sweep(SWEEP, out=tmp_path, progress=lambda done, total: reported.append((done, total)))
     assert result.keys == ["job.0.protocol", "job.0.slots"]
     assert (len(result), len(result.summary), len(result.reports)) == (8, 4, 8)
-    assert sorted(told) == [(done, 8) for done in range(1, 9)]
+    assert sorted(reported) == [(done, 8) for done in range(1, 9)]
     assert result.runs["job.0.slots"].dtype == np.int64
     assert set(result.runs["failure"]) == {""}
     for run, report in zip(result.runs, result.reports, strict=True):
@@ -271,8 +271,8 @@ def test_a_run_in_a_sweep_is_the_run_alone() -> None:
     runs = sim.sweep(SWEEP).runs
     job = {**STAR["job"][0], "protocol": "ring", "slots": 32}
     alone = sim.run({**STAR, "job": [job], "seed": 2})
-    (place,) = np.flatnonzero((runs["job.0.protocol"] == "ring") & (runs["job.0.slots"] == 32) & (runs["seed"] == 2))
-    assert runs["trace_hash"][place] == alone.trace_hash
+    (row,) = np.flatnonzero((runs["job.0.protocol"] == "ring") & (runs["job.0.slots"] == 32) & (runs["seed"] == 2))
+    assert runs["trace_hash"][row] == alone.trace_hash
 
 
 def test_a_sweep_writes_the_same_tables_as_the_program(tmp_path: Path) -> None:
@@ -313,13 +313,13 @@ def test_failures_in_a_sweep_have_their_reasons(tmp_path: Path) -> None:
 
 
 def test_no_point_runs_where_one_of_them_cannot(tmp_path: Path) -> None:
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     config = {**STAR, "sweep": {"over": {"job.0.hosts": [2, 9]}}}
     with pytest.raises(
         tributary.ConfigError, match=r"with job\.0\.hosts = 9, seed = 1: train wants 9 hosts, and 4 are free"
     ):
-        sim.sweep(config, out=tmp_path, progress=lambda done, total: told.append((done, total)))
-    assert told == []
+        sim.sweep(config, out=tmp_path, progress=lambda done, total: reported.append((done, total)))
+    assert reported == []
     assert list((tmp_path / "points").iterdir()) == []
 
 
@@ -331,9 +331,9 @@ def test_a_sweep_goes_on_with_what_is_missing(tmp_path: Path) -> None:
         sim.sweep(SWEEP, out=tmp_path, progress=stop)
     kept = len(list((tmp_path / "points").glob("*.json")))
     assert kept >= 1
-    told: list[int] = []
-    assert len(sim.sweep(SWEEP, out=tmp_path, progress=lambda done, _: told.append(done))) == 8
-    assert told == list(range(kept + 1, 9))
+    reported: list[int] = []
+    assert len(sim.sweep(SWEEP, out=tmp_path, progress=lambda done, _: reported.append(done))) == 8
+    assert reported == list(range(kept + 1, 9))
 
 
 def test_a_file_without_a_sweep_is_refused_with_a_sentence() -> None:

@@ -51,9 +51,9 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_a_cluster_comes_to_the_same_results(address: str) -> None:
-    told: list[tuple[int, int]] = []
-    there = sim.sweep(SWEEP, on=address, progress=lambda done, total: told.append((done, total)))
-    assert told == [(done, 6) for done in range(1, 7)]
+    reported: list[tuple[int, int]] = []
+    there = sim.sweep(SWEEP, on=address, progress=lambda done, total: reported.append((done, total)))
+    assert reported == [(done, 6) for done in range(1, 7)]
     here = sim.sweep(SWEEP)
     for column in ("job.0.protocol", "seed", "goodput_gbps", "seconds", "trace_hash"):
         assert there.runs[column].tolist() == here.runs[column].tolist()
@@ -73,13 +73,13 @@ def test_the_program_runs_a_sweep_on_a_cluster_and_goes_on_here(address: str, fi
 
 
 def test_a_point_that_cannot_be_run_is_refused_before_anything_is_sent_to_the_cluster(address: str) -> None:
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     wrong = SWEEP + '"network.star.hosts" = [4, 0]\n'
     with pytest.raises(
         tributary.ConfigError, match=r"with job.0.protocol = .*, network.star.hosts = 0, seed = 1: .*no hosts"
     ):
-        sim.sweep(wrong, on=address, progress=lambda done, total: told.append((done, total)))
-    assert told == []
+        sim.sweep(wrong, on=address, progress=lambda done, total: reported.append((done, total)))
+    assert reported == []
 
 
 def test_a_worker_with_another_build_refuses_its_points(address: str, monkeypatch: pytest.MonkeyPatch) -> None:

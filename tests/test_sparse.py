@@ -29,9 +29,9 @@ TYPES = [np.float32, np.float64, np.float16, ml_dtypes.bfloat16, np.int8, np.int
 def test_every_type_and_operator_of_the_elements_that_ranks_bring(
     ranks: Ranks, daemon: Daemon, job: str, world_size: int, options: dict[str, Any]
 ) -> None:
-    told = ranks(rank_sparse.every_type, world_size, daemon.address, job, TYPES, options)
-    assert [wrong for wrong, _ in told] == [[]] * world_size
-    assert [digests for _, digests in told] == [told[0][1]] * world_size, "all ranks have the same bits"
+    reports = ranks(rank_sparse.every_type, world_size, daemon.address, job, TYPES, options)
+    assert [wrong for wrong, _ in reports] == [[]] * world_size
+    assert [digests for _, digests in reports] == [reports[0][1]] * world_size, "all ranks have the same bits"
 
 
 def test_a_sum_that_cancels_stays_an_element_and_averages_are_over_all_ranks(
@@ -98,8 +98,8 @@ def test_sums_are_exact_over_links_that_lose_packets() -> None:
         [program.PROGRAM, *star], capture_output=True, text=True, check=False, env=program.ENVIRONMENT, timeout=300
     )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert min(told.values()) > 0, "nothing was lost: the faults are not in force"
+    resent = json.loads(done.stdout.splitlines()[-1])
+    assert min(resent.values()) > 0, "nothing was lost: the faults are not in force"
 
 
 def program_ranks(daemon: Daemon, job: str, *more: str) -> list[dict[str, Any]]:
@@ -124,15 +124,15 @@ def program_ranks(daemon: Daemon, job: str, *more: str) -> list[dict[str, Any]]:
 def test_the_program_draws_elements_checks_their_sums_and_says_the_extra_traffic(
     daemon: Daemon, job: str, kind: tuple[str, str]
 ) -> None:
-    told = program_ranks(daemon, job, "--dtype", kind[0], "--op", kind[1])
-    assert all(rank["checked"] for rank in told)
-    assert told[0]["elements_of_result"] == told[1]["elements_of_result"]
-    brought = [rank["elements_brought"] for rank in told]
+    reports = program_ranks(daemon, job, "--dtype", kind[0], "--op", kind[1])
+    assert all(rank["checked"] for rank in reports)
+    assert reports[0]["elements_of_result"] == reports[1]["elements_of_result"]
+    brought = [rank["elements_brought"] for rank in reports]
     # Of 4,000 that are drawn, and that both draw 80 of.
     assert all(3_600 < count < 4_400 for count in brought), brought
-    assert max(brought) < told[0]["elements_of_result"] < sum(brought)
+    assert max(brought) < reports[0]["elements_of_result"] < sum(brought)
     # In an array nothing collides; a result that was lost on this machine goes out once more.
-    assert 0.0 <= told[0]["extra_traffic"] < 1.0
+    assert 0.0 <= reports[0]["extra_traffic"] < 1.0
 
 
 def test_the_program_draws_others_with_another_seed_and_collisions_are_extra_traffic(daemon: Daemon, job: str) -> None:
@@ -140,7 +140,7 @@ def test_the_program_draws_others_with_another_seed_and_collisions_are_extra_tra
     first = program_ranks(daemon, job, *table)
     second = program_ranks(daemon, f"{job}-again", *table)
     other = program_ranks(daemon, f"{job}-other", *table, "--seed", "1")
-    drawn = [[rank["elements_brought"] for rank in told] for told in (first, second, other)]
+    drawn = [[rank["elements_brought"] for rank in reports] for reports in (first, second, other)]
     assert drawn[0] == drawn[1]
     assert drawn[0] != drawn[2]
     assert first[0]["extra_traffic"] > 0.0
@@ -155,6 +155,6 @@ def test_the_program_draws_others_with_another_seed_and_collisions_are_extra_tra
         (["--elements", "9", "--protocol", PROTOCOL, "--seed", "1"], "--sparse <DENSITY>"),
     ],
 )
-def test_wrong_flags_are_refused_before_anybody_is_asked(flags: list[str], part: str) -> None:
+def test_wrong_flags_are_refused_before_anybody_joins(flags: list[str], words: str) -> None:
     done = program.run("allreduce", "--switch", "127.0.0.1:1", "--job", "x", "--rank", "0", "--world-size", "1", *flags)
-    assert part in program.sentence(done, 2)
+    assert words in program.sentence(done, 2)

@@ -35,4 +35,4 @@ def test_two_jobs_with_a_slow_rank_sum_right_in_every_way_to_share_memory() -> N
     assert len(set(ways)) >= 4
     for line in lines:
         assert line["in_network"] > 0.05, line
-        assert (line["held_most"] or 0) <= AGGREGATORS, line
+        assert (line["blocks_most"] or 0) <= AGGREGATORS, line

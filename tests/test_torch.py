@@ -14,8 +14,8 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed; `make tes
 
 import program
 import torch_rank
+import torch_rank_failures
 import torch_rank_training
-import torch_rank_trouble
 from conftest import Ranks
 from program import Daemon
 from torch_groups import data
@@ -70,12 +70,12 @@ def test_reduce_and_reduce_scatter(ranks: Ranks, meet: str, protocol: str, optio
 def test_tensors_are_spread_over_several_switches(ranks: Ranks, meet: str) -> None:
     switches = [Daemon() for _ in range(2)]
     try:
-        told = ranks(torch_rank.spread, 3, meet, ",".join(switch.address for switch in switches))
+        reports = ranks(torch_rank.spread, 3, meet, ",".join(switch.address for switch in switches))
         states = [program.last_json(program.run("status", "--switch", switch.address, "--json")) for switch in switches]
     finally:
         for switch in switches:
             switch.stop()
-    digests, again = zip(*told, strict=True)
+    digests, again = zip(*reports, strict=True)
     assert digests[0] == digests[1] == digests[2]
     received = [state["switch"]["shards"][0]["rx_packets"] for state in states]
     # What impatient ranks send again on a busy machine may all go to one of them.
@@ -83,12 +83,12 @@ def test_tensors_are_spread_over_several_switches(ranks: Ranks, meet: str) -> No
 
 
 @pytest.mark.parametrize(("elements", "switches"), [(0, 3), (1, 1), (196_607, 3), (196_608, 3), (1_000_003, 4)])
-def test_pieces_of_a_tensor_follow_each_other_and_are_about_equal(elements: int, switches: int) -> None:
-    pieces = cuts(elements, switches)
-    assert len(pieces) == (switches if elements >= switches << 16 else 1)
-    assert [start for start, _ in pieces] == [0, *(end for _, end in pieces[:-1])]
-    assert pieces[-1][1] == elements
-    sizes = [end - start for start, end in pieces]
+def test_slices_of_a_tensor_follow_each_other_and_are_about_equal(elements: int, switches: int) -> None:
+    slices = cuts(elements, switches)
+    assert len(slices) == (switches if elements >= switches << 16 else 1)
+    assert [start for start, _ in slices] == [0, *(end for _, end in slices[:-1])]
+    assert slices[-1][1] == elements
+    sizes = [end - start for start, end in slices]
     assert max(sizes) - min(sizes) <= 1
 
 
@@ -141,16 +141,16 @@ def test_threads_that_take_turns_may_share_a_group(ranks: Ranks, meet: str) -> N
 
 
 def test_a_rank_that_does_not_come_is_named(ranks: Ranks, meet: str) -> None:
-    heard = ranks(torch_rank_trouble.missing, 3, meet)
-    for kind, sentence in heard[:2]:
+    failures = ranks(torch_rank_failures.missing, 3, meet)
+    for kind, sentence in failures[:2]:
         assert kind == "CollectiveTimeoutError", sentence
         assert sentence.startswith("all_reduce 3 of group 0")
         assert "rank 2" in sentence
 
 
 def test_a_rank_that_does_not_come_to_the_host_path_is_named(ranks: Ranks, meet: str) -> None:
-    heard = ranks(torch_rank_trouble.missing_on_the_host_path, 3, meet)
-    for kind, sentence in heard[:2]:
+    failures = ranks(torch_rank_failures.missing_on_the_host_path, 3, meet)
+    for kind, sentence in failures[:2]:
         assert kind == "CollectiveTimeoutError", sentence
         assert sentence.startswith("all_reduce 2 of group 0 timed out, after a timeout of 2 s")
         assert "rank 2" in sentence
@@ -161,7 +161,7 @@ F32, F64 = ("all_reduce", "float32", "SUM"), ("all_reduce", "float64", "SUM")
 
 @pytest.mark.parametrize("how", ["wait", "future"])
 @pytest.mark.parametrize(
-    ("brings", "told"),
+    ("brings", "words"),
     [
         ([F32, F64], ["rank 0 brings sum of 1000 f32 elements", "rank 1 brings sum of 2 i32 elements"]),
         ([F64, F32], ["rank 0 brings sum of 2 i32 elements", "rank 1 brings sum of 1000 f32 elements"]),
@@ -172,28 +172,28 @@ F32, F64 = ("all_reduce", "float32", "SUM"), ("all_reduce", "float64", "SUM")
     ],
     ids=["type", "other type", "operator", "operator of a third", "operation", "operation of the host path"],
 )
-def test_ranks_whose_operations_differ_or_take_different_ways_hear_at_once(
-    ranks: Ranks, meet: str, brings: list[tuple[str, str, str]], told: list[str], how: str
+def test_ranks_whose_operations_differ_or_take_different_ways_fail_at_once(
+    ranks: Ranks, meet: str, brings: list[tuple[str, str, str]], words: list[str], how: str
 ) -> None:
-    for kind, sentence in ranks(torch_rank_trouble.differing, len(brings), meet, brings, how):
+    for kind, sentence in ranks(torch_rank_failures.differing, len(brings), meet, brings, how):
         assert kind == "MismatchError", sentence
-        assert all(part in sentence for part in told), sentence
+        assert all(word in sentence for word in words), sentence
 
 
 def test_a_wait_that_is_too_short_says_so_and_can_be_repeated(ranks: Ranks, meet: str) -> None:
-    ranks(torch_rank_trouble.impatient, 2, meet)
+    ranks(torch_rank_failures.impatient, 2, meet)
 
 
 def test_fallback_can_be_an_error(ranks: Ranks, meet: str) -> None:
-    ranks(torch_rank_trouble.strict, 2, meet)
+    ranks(torch_rank_failures.strict, 2, meet)
 
 
 def test_sparse_tensors_are_refused(ranks: Ranks, meet: str) -> None:
-    ranks(torch_rank_trouble.refusals, 2, meet)
+    ranks(torch_rank_failures.refusals, 2, meet)
 
 
 def test_nan_and_infinity_reach_every_rank(ranks: Ranks, meet: str) -> None:
-    finite = ranks(torch_rank_trouble.nonfinite, 3, meet)
+    finite = ranks(torch_rank_failures.nonfinite, 3, meet)
     assert finite[0] == finite[1] == finite[2]
     assert [i for i, is_finite in enumerate(finite[0][0]) if not is_finite] == [3, 500]
 
@@ -203,7 +203,7 @@ def test_the_hook_takes_gradients_of_a_gloo_group_through_the_network(ranks: Ran
     assert digests[0] == digests[1]
 
 
-def test_options_come_from_variables_and_typing_mistakes_are_told() -> None:
+def test_options_come_from_variables_and_typing_mistakes_are_refused() -> None:
     options = Options.from_environment({"TRIBUTARY_SWITCH": "a:1", "TRIBUTARY_TIMEOUT": "7", "TRIBUTARY_LISTEN": ""})
     assert options == Options(switch="a:1", timeout=7.0)
     assert Options(switch="a:1, b:1").switches == ["a:1", "b:1"]
@@ -253,9 +253,9 @@ def test_the_ledger_says_how_much_and_why() -> None:
 
 
 def test_the_last_line_adds_up_all_groups(ranks: Ranks, meet: str) -> None:
-    told, nothing = ranks(torch_rank_trouble.adding_up, 2, meet)
+    lines, nothing = ranks(torch_rank_failures.adding_up, 2, meet)
     assert nothing == []
-    assert told == ["3 groups, rank 0 of 2: in network 100.0% of 12.0 KiB"]
+    assert lines == ["3 groups, rank 0 of 2: in network 100.0% of 12.0 KiB"]
 
 
 @pytest.mark.parametrize("shape", [(7,), (8,), (), (0,), (3, 5)])
@@ -281,8 +281,10 @@ def test_a_rank_killed_in_the_middle_of_training_is_named_long_before_the_timeou
     workers: ProcessPoolExecutor, daemon: Daemon, meet: str, victim: int
 ) -> None:
     switch = daemon.address if victim else None
-    others = [workers.submit(torch_rank_trouble.bereaved, rank, 3, meet, switch) for rank in range(3) if rank != victim]
-    call = f"import torch_rank_trouble; torch_rank_trouble.bereaved({victim}, 3, {meet!r}, {switch!r})"
+    others = [
+        workers.submit(torch_rank_failures.bereaved, rank, 3, meet, switch) for rank in range(3) if rank != victim
+    ]
+    call = f"import torch_rank_failures; torch_rank_failures.bereaved({victim}, 3, {meet!r}, {switch!r})"
     kill_in_the_middle(call, "training")
     for other in others:
         _, sentence = other.result(timeout=60)

@@ -42,7 +42,7 @@ def test_collectives_are_refused_where_ranks_would_differ_in_their_order(ranks: 
     assert "attach the callback with then() to the future of one operation" in sentence
 
 
-def test_a_callback_that_raises_is_heard_and_holds_up_nobody(ranks: Ranks, meet: str) -> None:
+def test_a_callback_that_raises_is_reported_and_holds_up_nobody(ranks: Ranks, meet: str) -> None:
     assert ranks(torch_rank_callbacks.failing, 2, meet) == [["no such luck"] * 2] * 2
 
 

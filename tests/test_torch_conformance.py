@@ -21,11 +21,11 @@ pytest.importorskip("expecttest", reason="expecttest is not installed; `make tes
 def counts(folder: Path, *flags: str, **variables: str) -> dict[str, Any]:
     """What the tests came to by protocol, of a run in which nothing fails that may not."""
     suite = Path(__file__).parent / "conformance" / "c10d.py"
-    told = folder / "told.json"
-    command = [sys.executable, str(suite), "--record", str(folder / "record"), "--json", str(told), *flags]
+    results = folder / "results.json"
+    command = [sys.executable, str(suite), "--record", str(folder / "record"), "--json", str(results), *flags]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=280, env={**os.environ, **variables})
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    found: dict[str, Any] = json.loads(told.read_text())["counts"]
+    found: dict[str, Any] = json.loads(results.read_text())["counts"]
     return found
 
 

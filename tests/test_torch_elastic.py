@@ -45,7 +45,7 @@ def test_members_change_whoever_runs_the_switch(ranks: Ranks, meet: str) -> None
 
 
 def test_a_group_goes_on_after_an_abort_a_timeout_and_members_that_never_came(ranks: Ranks, meet: str) -> None:
-    ranks(torch_rank_elastic.after_trouble, 3, meet)
+    ranks(torch_rank_elastic.after_failures, 3, meet)
 
 
 def test_handles_and_numbers_that_cannot_be_are_sentences(ranks: Ranks, meet: str) -> None:
@@ -58,15 +58,15 @@ def test_a_group_that_was_made_without_the_flag_keeps_its_members(ranks: Ranks, 
 
 
 @pytest.mark.parametrize("where", ["the switch of rank 0", "a switch that runs"])
-def test_survivors_hear_who_was_killed_and_sum_again_on_the_same_switch(
+def test_survivors_learn_who_was_killed_and_sum_again_on_the_same_switch(
     workers: ProcessPoolExecutor, daemon: Daemon, meet: str, where: str
 ) -> None:
     switch = daemon.address if where == "a switch that runs" else None
     others = [workers.submit(torch_rank_elastic.bereaved, number, 3, meet, switch) for number in range(2)]
     kill_in_the_middle(f"import torch_rank_elastic; torch_rank_elastic.bereaved(2, 3, {meet!r}, {switch!r})", "summing")
     for other in others:
-        told_s, again_s, sentence = other.result(timeout=60)
-        print(f"told after {told_s:.2f} s, summed again after {again_s:.2f} s")
+        failed_s, again_s, sentence = other.result(timeout=60)
+        print(f"told after {failed_s:.2f} s, summed again after {again_s:.2f} s")
         assert "rank 2 is gone" in sentence
         assert "all_reduce " in sentence
 
@@ -103,8 +103,8 @@ def test_a_switch_that_is_killed_is_named_and_its_successor_serves(workers: Proc
 def test_a_switch_that_is_not_there_is_named_whichever_rank_finds_out_first(ranks: Ranks, meet: str) -> None:
     # Nobody listens at the discard port. One rank gives up first, and the others must not hear of that alone.
     nowhere = "127.0.0.1:9"
-    for heard in ranks(torch_rank_elastic.refused, 3, meet, nowhere, 60):
-        assert all(nowhere in sentence for sentence in heard), heard
+    for sentences in ranks(torch_rank_elastic.refused, 3, meet, nowhere, 60):
+        assert all(nowhere in sentence for sentence in sentences), sentences
 
 
 def test_a_switch_that_is_killed_in_the_middle_of_a_reconfiguration_is_named(
@@ -126,9 +126,9 @@ def test_a_switch_that_is_killed_in_the_middle_of_a_reconfiguration_is_named(
     store.set("started", "now")
     try:
         for rank in ranks:
-            heard = rank.result(timeout=90)
-            assert daemon.address in heard
-            assert "reconfiguration 2 of group 0" in heard
+            sentence = rank.result(timeout=90)
+            assert daemon.address in sentence
+            assert "reconfiguration 2 of group 0" in sentence
     finally:
         successor.stop()
 

@@ -51,7 +51,7 @@ def test_every_operation_goes_over_a_fabric(tmp_path: Path) -> None:
         "RANK_PROGRAM": str(HERE / "programs" / "torch_rank_fabric.py"),
         "MEET": str(tmp_path / "meet"),
     }
-    command = [PROGRAM, "fabric", str(EXAMPLE), "--run", SCRIPT]
+    command = [PROGRAM, "lab", "fabric", str(EXAMPLE), "--run", SCRIPT]
     done = subprocess.run(command, env=ENVIRONMENT | settings, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert sorted(line.split(":")[0] for line in done.stdout.splitlines() if line.startswith("rank")) == [

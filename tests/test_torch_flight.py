@@ -14,7 +14,7 @@ from torch_program import torchrun
 torch = pytest.importorskip("torch", reason="PyTorch is not installed; `make test-torch` installs it (5 GB)")
 
 #: Older ones record their own backends alone.
-RECORDS = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 15)
+RECORDS = tuple(int(number) for number in torch.__version__.split(".")[:2]) >= (2, 15)
 records = pytest.mark.skipif(not RECORDS, reason="this PyTorch records its own backends alone; 2.15 records all")
 
 BEGIN = """
@@ -114,7 +114,7 @@ def test_people_read_the_record(tmp_path: Path, folder: Path) -> None:
 
 
 @pytest.mark.skipif(RECORDS, reason="this PyTorch records every backend")
-def test_an_older_pytorch_is_told_what_it_lacks() -> None:
+def test_an_older_pytorch_is_refused_with_what_it_lacks() -> None:
     import tributary.torch
 
     with pytest.raises(tributary.UnsupportedError, match="flight records need PyTorch"):

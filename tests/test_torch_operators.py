@@ -37,7 +37,7 @@ def test_a_chosen_protocol_without_own_operators_is_an_error(ranks: Ranks, meet:
     ranks(torch_rank_operators.refused, 2, meet, other, sentence)
 
 
-def test_ranks_with_different_operators_are_told(ranks: Ranks, meet: str) -> None:
+def test_ranks_with_different_operators_all_fail(ranks: Ranks, meet: str) -> None:
     ranks(torch_rank_operators.different, 2, meet, PROTOCOL)
 
 

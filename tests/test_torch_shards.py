@@ -35,12 +35,12 @@ def test_gathers_go_beside_sums(ranks: Ranks, daemon: Daemon, meet: str, protoco
     ranks(torch_rank_shards.overlapping, 3, meet, daemon.address, protocol)
 
 
-def test_a_switch_without_room_for_a_second_job_has_gathers_behind_sums(ranks: Ranks, meet: str) -> None:
+def test_a_switch_without_memory_for_a_second_job_has_gathers_behind_sums(ranks: Ranks, meet: str) -> None:
     small = Daemon("--memory", "2MiB")
     try:
-        for told in ranks(torch_rank_shards.crowded, 3, meet, small.address, SPARING[0]):
-            assert len(told) == 1, "the switch is asked once"
-            assert "wait for the sums before them" in told[0]
+        for lines in ranks(torch_rank_shards.crowded, 3, meet, small.address, SPARING[0]):
+            assert len(lines) == 1, "the switch is asked once"
+            assert "wait for the sums before them" in lines[0]
     finally:
         small.stop()
 

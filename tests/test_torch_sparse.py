@@ -32,8 +32,10 @@ def test_sums_of_every_type_and_shape(ranks: Ranks, meet: str, size: int) -> Non
         ("reproducible=tree", "SUM", "has no sum with TRIBUTARY_OPTIONS=reproducible=tree"),
     ],
 )
-def test_what_is_no_sum_of_sparse_tensors_is_refused(ranks: Ranks, meet: str, options: str, op: str, part: str) -> None:
-    ranks(torch_rank_sparse.refusals, 2, meet, PROTOCOL, options, op, part)
+def test_what_is_not_a_sum_of_sparse_tensors_is_refused(
+    ranks: Ranks, meet: str, options: str, op: str, words: str
+) -> None:
+    ranks(torch_rank_sparse.refusals, 2, meet, PROTOCOL, options, op, words)
 
 
 @pytest.mark.parametrize("size", [1, 2])
@@ -48,7 +50,7 @@ def test_ddp_sends_the_largest_gradients_and_the_others_later(ranks: Ranks, meet
 
 
 @pytest.mark.parametrize("ratio", [0.0, -0.1, 1.5])
-def test_a_ratio_that_is_no_share_is_refused(ratio: float) -> None:
+def test_a_ratio_that_is_not_a_share_is_refused(ratio: float) -> None:
     import tributary.torch
 
     with pytest.raises(ValueError, match="above 0 and up to 1"):

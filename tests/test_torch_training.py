@@ -1,4 +1,4 @@
-"""Training under torchrun: the examples, trouble in the middle, and PyTorch's own debugging."""
+"""Training under torchrun: the examples, failures in the middle, and PyTorch's own debugging."""
 
 from __future__ import annotations
 
@@ -102,9 +102,9 @@ def test_parameters_agree_to_the_bit_for_200_steps_on_links_that_lose_packets() 
     script += ["--protocol", *protocols]
     ran = subprocess.run([sys.executable, *script], capture_output=True, text=True, cwd=ROOT, timeout=300)
     assert ran.returncode == 0, ran.stderr
-    told = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
+    reports = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
     # The script fails where ranks differ; every step changes the parameters.
-    steps = {run["protocol"]: run["steps_with_equal_parameters"] for run in told}
+    steps = {run["protocol"]: run["steps_with_equal_parameters"] for run in reports}
     assert steps == dict.fromkeys(protocols, 200)
 
 

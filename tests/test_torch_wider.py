@@ -98,8 +98,8 @@ def test_lightning_trains_with_its_ddp_strategy(tmp_path: Path) -> None:
     script.write_text(LIGHTNING)
     ran = torchrun(str(script), str(tmp_path), PYTHONPATH=str(Path(__file__).parent / "programs"))
     assert ran.returncode == 0, ran.stderr
-    told = [line.split() for line in ran.stdout.splitlines() if line.startswith("trained")]
-    assert len(told) == 2, ran.stdout
-    assert told[0] == told[1], "every rank has the same parameters"
+    lines = [line.split() for line in ran.stdout.splitlines() if line.startswith("trained")]
+    assert len(lines) == 2, ran.stdout
+    assert lines[0] == lines[1], "every rank has the same parameters"
     # A step's gradients fit one bucket; there are 32 rows, four a batch, two ranks.
-    assert int(told[0][3]) >= 4
+    assert int(lines[0][3]) >= 4

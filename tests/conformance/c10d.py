@@ -108,19 +108,19 @@ def main() -> int:
     reasons = exceptions((Path(__file__).parent / "exceptions.txt").read_text(), known) if is_ours else {}
     subject = {"backend": args.backend, "world_size": args.world_size, "torch": version("torch")}
     try:
-        asked = cases(args, known, suite.names())
+        chosen = cases(args, known, suite.names())
         record = Record.open(args.record, subject, args.resume)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
     done = {outcome.case for outcome in record.outcomes}
-    left = [case for case in asked if case not in done]
+    left = [case for case in chosen if case not in done]
     for number, raw in enumerate(run_all(left, suite.run, args.lanes), 1):
         outcome = raw.excepted(reasons)
         record.add(outcome)
         show(outcome, number, len(left), args.verbose)
     for case, reason in reasons.items():
-        if case in set(asked):
+        if case in set(chosen):
             print(f"excepted under {case.protocol}: {case.test}: {reason}")
     print(record.table())
     if args.json:

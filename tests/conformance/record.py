@@ -136,7 +136,7 @@ def _outcomes(lines: Iterable[str]) -> Iterator[Outcome]:
     """What lines say; the last one may have been cut short."""
     for line in lines:
         try:
-            told = json.loads(line)
+            fields = json.loads(line)
         except json.JSONDecodeError:
             return
-        yield Outcome(Case(**told.pop("case")), **told)
+        yield Outcome(Case(**fields.pop("case")), **fields)

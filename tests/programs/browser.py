@@ -34,7 +34,7 @@ class Browser:
         """Start it; its profile goes to the folder."""
         chromium = program()
         assert chromium is not None, "chromium is missing: apt-get install chromium"
-        (to_read, self._ask), (self._hear, to_write) = _pipe(), _pipe()
+        (to_read, self._ask), (self._from_browser, to_write) = _pipe(), _pipe()
         # It reads from descriptor 3 and writes to 4. Root has no sandbox there: it sees our own pages alone.
         words = [
             *(chromium, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars"),
@@ -47,7 +47,7 @@ class Browser:
         os.close(to_write)
         self._buffer, self._number, self._session = b"", 0, None
         #: What went wrong in the page: exceptions, and what its policy or the network refused.
-        self.troubles: list[str] = []
+        self.faults: list[str] = []
         try:
             target = self._call("Target.createTarget", url="about:blank")["targetId"]
             self._session = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
@@ -68,7 +68,7 @@ class Browser:
         self._process.kill()
         self._process.wait()
         os.close(self._ask)
-        os.close(self._hear)
+        os.close(self._from_browser)
         self._log.close()
 
     def open(self, url: str) -> None:
@@ -85,15 +85,15 @@ class Browser:
         """What a person reads in the page; nothing, while it begins."""
         return str(self.evaluate("document.body === null ? '' : document.body.innerText"))
 
-    def await_text(self, part: str) -> str:
+    def await_text(self, words: str) -> str:
         """Wait until the page says so."""
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             text = self.text()
-            if part in text:
+            if words in text:
                 return text
             time.sleep(0.1)
-        raise AssertionError(f"the page never said {part!r}: {text!r}; {self.troubles}")
+        raise AssertionError(f"the page never said {words!r}: {text!r}; {self.faults}")
 
     def dark(self) -> None:
         """Be a person who prefers dark pages."""
@@ -105,27 +105,27 @@ class Browser:
 
     def _call(self, method: str, **words: Any) -> dict[str, Any]:
         self._number += 1
-        message = {"id": self._number, "method": method, "params": words}
+        request = {"id": self._number, "method": method, "params": words}
         if self._session is not None:
-            message["sessionId"] = self._session
-        os.write(self._ask, json.dumps(message).encode() + b"\0")
+            request["sessionId"] = self._session
+        os.write(self._ask, json.dumps(request).encode() + b"\0")
         while True:
-            heard = self._next()
-            self._note(heard)
-            if heard.get("id") == self._number:
-                assert "error" not in heard, heard
-                return dict(heard["result"])
+            message = self._next()
+            self._note(message)
+            if message.get("id") == self._number:
+                assert "error" not in message, message
+                return dict(message["result"])
 
-    def _note(self, heard: dict[str, Any]) -> None:
-        words = heard.get("params", {})
-        if heard.get("method") == "Runtime.exceptionThrown":
-            self.troubles.append(json.dumps(words["exceptionDetails"]))
-        if heard.get("method") == "Log.entryAdded" and words["entry"]["level"] == "error":
-            self.troubles.append(words["entry"]["text"])
+    def _note(self, message: dict[str, Any]) -> None:
+        words = message.get("params", {})
+        if message.get("method") == "Runtime.exceptionThrown":
+            self.faults.append(json.dumps(words["exceptionDetails"]))
+        if message.get("method") == "Log.entryAdded" and words["entry"]["level"] == "error":
+            self.faults.append(words["entry"]["text"])
 
     def _next(self) -> dict[str, Any]:
         while b"\0" not in self._buffer:
-            read = os.read(self._hear, 1 << 16)
+            read = os.read(self._from_browser, 1 << 16)
             assert read, f"the browser has ended: {Path(self._log.name).read_text()[-2000:]}"
             self._buffer += read
         message, self._buffer = self._buffer.split(b"\0", 1)

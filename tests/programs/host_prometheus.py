@@ -28,7 +28,7 @@ import tributary
 REPO = Path(__file__).parents[2]
 SWITCH = os.environ["TRIBUTARY_SWITCH"]
 HOST = int(os.environ["RANK"])
-WORLD = int(os.environ["WORLD_SIZE"]) - 1
+WORLD_SIZE = int(os.environ["WORLD_SIZE"]) - 1
 
 #: Seconds between two looks at the switch, and what a rate is taken over: dashboards write ``$__rate_interval``.
 SCRAPE_S = 1
@@ -119,7 +119,7 @@ def watch(folder: Path) -> None:
         until(prometheus, "a job that stands still", "tributary_jobs_stalled_seconds > 5")
         until(prometheus, "lost results", f"{RESENDS} > 0")
         until(prometheus, "a straggler", f"min_over_time(tributary_jobs_awaited_ranks[{RATE_S}s]) > 0")
-        until(prometheus, "strangers", f"rate(tributary_rejected_packets_total[{RATE_S}s]) > 0")
+        until(prometheus, "unauthorised clients", f"rate(tributary_rejected_packets_total[{RATE_S}s]) > 0")
         until(prometheus, "shared memory", "tributary_shared_slots > 0")
         until(prometheus, "a refusal", f"rate(tributary_api_errors_total[{RATE_S}s]) > 0")
         until(prometheus, "an alert", 'ALERTS{alertname="TributaryMemberLost"}')
@@ -142,7 +142,7 @@ def watch(folder: Path) -> None:
 
 def sum_until_done(folder: Path, job: str, pause_s: float) -> None:
     """Sum with the others until host 0 has seen enough: all stop after the same sum."""
-    with tributary.connect(SWITCH, job=job, rank=HOST - 1, world_size=WORLD, timeout=PATIENCE_S) as group:
+    with tributary.connect(SWITCH, job=job, rank=HOST - 1, world_size=WORLD_SIZE, timeout=PATIENCE_S) as group:
         data = np.ones(100_000, np.float32)
         while True:
             time.sleep(pause_s)
@@ -153,8 +153,8 @@ def sum_until_done(folder: Path, job: str, pause_s: float) -> None:
 
 def never_call(folder: Path) -> None:
     """Join, and leave the others waiting."""
-    with tributary.connect(SWITCH, job="stuck", rank=HOST - 1, world_size=WORLD, timeout=PATIENCE_S) as group:
-        if HOST < WORLD:
+    with tributary.connect(SWITCH, job="stuck", rank=HOST - 1, world_size=WORLD_SIZE, timeout=PATIENCE_S) as group:
+        if HOST < WORLD_SIZE:
             try:
                 group.all_reduce(np.ones(1_000, np.float32))
             except tributary.TributaryError:
@@ -165,11 +165,11 @@ def never_call(folder: Path) -> None:
 
 def lose_a_rank(folder: Path) -> None:
     """Sum in a process of its own, and kill the last when Prometheus looks: an increase needs a value before."""
-    words = ["--switch", SWITCH, "--job", "dead", "--rank", str(HOST - 1), "--world-size", str(WORLD)]
+    words = ["--switch", SWITCH, "--job", "dead", "--rank", str(HOST - 1), "--world-size", str(WORLD_SIZE)]
     endless = ["--elements", "10000", "--iters", "100000000"]
     command = [sys.executable, "-m", "tributary", "allreduce", *words, *endless]
     rank = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    if HOST == WORLD:
+    if HOST == WORLD_SIZE:
         while not ((folder / "watched").exists() or (folder / "done").exists()):
             time.sleep(0.1)
         rank.send_signal(signal.SIGKILL)
@@ -186,7 +186,7 @@ def try_every_protocol() -> None:
 
 
 def knock(folder: Path) -> None:
-    """Be a stranger: packets of nothing, and a request that is none."""
+    """Be an unauthorised client: packets of nothing, and a request that is none."""
     host, port = SWITCH.rsplit(":", 1)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
         while not (folder / "done").exists():
@@ -204,15 +204,15 @@ def main() -> None:
     folder = Path(sys.argv[1])
     if HOST == 0:
         return watch(folder)
-    pause_s = 0.3 if HOST == WORLD else 0.0
-    parts: list[tuple[Any, tuple[Any, ...]]] = [
+    pause_s = 0.3 if HOST == WORLD_SIZE else 0.0
+    loads: list[tuple[Any, tuple[Any, ...]]] = [
         (sum_until_done, (folder, "lossy", 0.05)),
         (sum_until_done, (folder, "slow", pause_s)),
         (never_call, (folder,)),
         (lose_a_rank, (folder,)),
         *([(knock, (folder,)), (try_every_protocol, ())] if HOST == 1 else []),
     ]
-    threads = [threading.Thread(target=part, args=words) for part, words in parts]
+    threads = [threading.Thread(target=load, args=words) for load, words in loads]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -19,7 +19,7 @@ import rank
 from browser import Browser
 from program import Daemon
 
-WORLD = 4
+WORLD_SIZE = 4
 #: Seconds that the jobs run before the picture is taken.
 RUN_S = 100
 
@@ -28,7 +28,7 @@ def job(pool: ThreadPoolExecutor, switch: str, name: str, slow_s: float, stop: t
     """Sum until it is over, the third rank later than the others; without an end, if it never calls."""
 
     def one(number: int) -> None:
-        with rank.connect(number, WORLD, switch, name, timeout=2 * RUN_S) as group:
+        with rank.connect(number, WORLD_SIZE, switch, name, timeout=2 * RUN_S) as group:
             data = np.ones(400_000, np.float32)
             while not stop.is_set():
                 is_late = number == 2 and slow_s > 0
@@ -38,7 +38,7 @@ def job(pool: ThreadPoolExecutor, switch: str, name: str, slow_s: float, stop: t
                 if group.all_reduce(data)[0]:
                     return
 
-    for number in range(WORLD):
+    for number in range(WORLD_SIZE):
         pool.submit(one, number)
 
 
@@ -46,20 +46,20 @@ def stuck(pool: ThreadPoolExecutor, switch: str, name: str, stop: threading.Even
     """Wait for the third rank."""
 
     def one(number: int) -> None:
-        group = rank.connect(number, WORLD, switch, name, timeout=2 * RUN_S)
+        group = rank.connect(number, WORLD_SIZE, switch, name, timeout=2 * RUN_S)
         if number != 2:
             group.all_reduce_async(np.ones(1_000, np.float32))
         stop.wait()
         group.abort()
 
-    for number in range(WORLD):
+    for number in range(WORLD_SIZE):
         pool.submit(one, number)
 
 
 def main() -> None:
     """Run the jobs, and take the picture."""
     file, daemon, stop = Path(sys.argv[1]), Daemon("--cores", "1"), threading.Event()
-    with ThreadPoolExecutor(3 * WORLD) as pool, tempfile.TemporaryDirectory() as folder:
+    with ThreadPoolExecutor(3 * WORLD_SIZE) as pool, tempfile.TemporaryDirectory() as folder:
         job(pool, daemon.address, "resnet50", 0.0, stop)
         job(pool, daemon.address, "llama-fsdp", 0.25, stop)
         time.sleep(RUN_S / 2)

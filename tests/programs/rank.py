@@ -130,16 +130,16 @@ def rooted(rank: int, world_size: int, switch: str, job: str, protocol: str) -> 
                 group.broadcast(np.zeros(3), wrong)
 
 
-def parts(rank: int, world_size: int, switch: str, job: str, protocol: str) -> None:
+def shards(rank: int, world_size: int, switch: str, job: str, protocol: str) -> None:
     """Reduce-scatters and all-gathers, some of them under way together, into new arrays and into the caller's."""
     with connect(rank, world_size, switch, job, protocol=protocol) as group:
         for size in (0, 1, 63, 10_001):
             x = data(rank, 3 * world_size * size, "i32").reshape(world_size * size, 3)
             mine = slice(rank * size, (rank + 1) * size)
             total = expected(world_size, 3 * world_size * size, "i32", "sum")[0].reshape(world_size * size, 3)
-            part = group.reduce_scatter(x)
-            np.testing.assert_array_equal(part, total[mine])
-            np.testing.assert_array_equal(group.all_gather(part), total)
+            shard = group.reduce_scatter(x)
+            np.testing.assert_array_equal(shard, total[mine])
+            np.testing.assert_array_equal(group.all_gather(shard), total)
             # Into the part of itself, in another order of memory, and of bytes that numbers do not have.
             started = group.reduce_scatter_async(np.asfortranarray(x), op="max", out=x[mine])
             names = np.array([[f"rank {rank}", str(i)] for i in range(size)], dtype="S9").reshape(size, 2)

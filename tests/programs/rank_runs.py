@@ -31,11 +31,11 @@ def own_address(switch: str) -> str:
 
 def lower(own: int, switch: str, meet: Path) -> tuple[str, subprocess.Popen[bytes] | None]:
     """The address of the switch of this rank's rack; the first rank of a rack starts it, below the other switch."""
-    place = meet / f"rack{own // RACK}"
+    file = meet / f"rack{own // RACK}"
     if own % RACK:
-        while not place.exists():
+        while not file.exists():
             time.sleep(0.05)
-        return place.read_text(), None
+        return file.read_text(), None
     address = f"{own_address(switch)}:17800"
     command = [sys.executable, "-m", "tributary", "switch", "--listen", address, "--parent", switch]
     cores = os.environ.get("RUNS_CORES", "1")
@@ -46,8 +46,8 @@ def lower(own: int, switch: str, meet: Path) -> tuple[str, subprocess.Popen[byte
             break
         except OSError:
             time.sleep(0.05)
-    place.with_suffix(".new").write_text(address)
-    place.with_suffix(".new").rename(place)
+    file.with_suffix(".new").write_text(address)
+    file.with_suffix(".new").rename(file)
     return address, started
 
 

@@ -53,8 +53,8 @@ def wrong_results(group: tributary.Group, dtypes: list[Any], ops: list[str]) -> 
             for size, ppm in CASES:
                 mine = brought(group.rank, size, ppm, dtype)
                 indices, values = group.all_reduce_sparse(*mine, size, op=op)
-                places, numbers = right(group.world_size, size, ppm, dtype, op)
-                same = np.array_equal(indices, places) and np.array_equal(values.astype(np.float64), numbers)
+                expected_indices, numbers = right(group.world_size, size, ppm, dtype, op)
+                same = np.array_equal(indices, expected_indices) and np.array_equal(values.astype(np.float64), numbers)
                 if not same or values.dtype != dtype or indices.dtype != np.int64:
                     wrong.append(f"{op} of {size} {np.dtype(dtype)}")
                 digests.append(rank.digest(indices) + rank.digest(values))
@@ -95,7 +95,7 @@ def refused_first(own: int, world_size: int, switch: str, job: str, bad: list[An
 def main() -> None:
     """One rank of a star of lossy links."""
     own, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    told: dict[str, Any] = {}
+    resent: dict[str, Any] = {}
     for sparse in ("auto", "hash"):
         options = {"sparse": sparse, "hash_slots": 64, "spill": 8}
         job = f"lossy-{sparse}"
@@ -106,11 +106,11 @@ def main() -> None:
             assert wrong == [], wrong
             # All ranks have the same bits: a table of them, in a job that takes nothing else, is a sparse sum too.
             words = np.frombuffer(bytes.fromhex("".join(digests)), np.uint8)
-            places = np.arange(words.size)
-            least, most = (group.all_reduce_sparse(places, words, words.size, op=op)[1] for op in ("min", "max"))
+            indices = np.arange(words.size)
+            least, most = (group.all_reduce_sparse(indices, words, words.size, op=op)[1] for op in ("min", "max"))
             assert np.array_equal(least, most), "ranks have other bits"
-            told[sparse] = group.stats().retransmissions
-    print(json.dumps(told))
+            resent[sparse] = group.stats().retransmissions
+    print(json.dumps(resent))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What one rank does with PyTorch, in a process of its own: functions for the ``ranks`` fixture.
 
-Here are the operations. ``torch_rank_trouble`` has what goes wrong, ``torch_rank_training`` what trains,
+Here are the operations. ``torch_rank_failures`` has what goes wrong, ``torch_rank_training`` what trains,
 ``torch_rank_staged`` what counts as a GPU's.
 """
 
@@ -40,8 +40,8 @@ def reductions(rank: int, size: int, meet: str, options: str, in_network: int, p
                 "PRODUCT": exact.prod(0),
             }
             if dtype in INTEGERS:
-                parts = datas(size, dtype, 1001)
-                wants |= {name: reduce(function, parts) for name, function in BITWISE.items()}
+                inputs = datas(size, dtype, 1001)
+                wants |= {name: reduce(function, inputs) for name, function in BITWISE.items()}
             for name, want in wants.items():
                 if name == "AVG" and not dtype.is_floating_point:
                     want = want.trunc()
@@ -160,10 +160,10 @@ def reduces_and_scatters(rank: int, size: int, meet: str, protocol: str, options
         source = data(rank, torch.float32, size * 3)
         dist.reduce_scatter_single(out, source, op=halves)
         assert torch.equal(out, datas(size, torch.float32, size * 3).sum(0)[3 * rank : 3 * rank + 3] / 2)
-        for part in (rank, (rank + 1) % size):
-            # FSDP2 keeps its part where it was; another rank's place is read until the end.
+        for shard in (rank, (rank + 1) % size):
+            # FSDP2 keeps its shard where it was; another rank's shard is read until the end.
             source = data(rank, torch.float32, size * 3)
-            out = source[3 * part : 3 * part + 3]
+            out = source[3 * shard : 3 * shard + 3]
             dist.reduce_scatter_single(out, source)
             assert torch.equal(out, datas(size, torch.float32, size * 3).sum(0)[3 * rank : 3 * rank + 3])
         out = torch.empty(6)[::2]
@@ -187,11 +187,11 @@ def spread(rank: int, size: int, meet: str, switch: str) -> tuple[list[str], int
             tensor = data(rank, torch.float64, elements)
             dist.broadcast(tensor, 1)
             assert torch.equal(tensor, data(1, torch.float64, elements))
-        for part in (10, 100_000):
-            out = torch.empty(part)
-            dist.reduce_scatter_single(out, data(rank, torch.float32, size * part))
-            total = datas(size, torch.float32, size * part).sum(0)
-            assert torch.equal(out, total[part * rank : part * (rank + 1)])
+        for elements in (10, 100_000):
+            out = torch.empty(elements)
+            dist.reduce_scatter_single(out, data(rank, torch.float32, size * elements))
+            total = datas(size, torch.float32, size * elements).sum(0)
+            assert torch.equal(out, total[elements * rank : elements * (rank + 1)])
         for _ in range(3):
             dist.barrier()
         stats = tributary.torch.stats()
@@ -236,11 +236,11 @@ def moves(rank: int, size: int, meet: str) -> None:
         whole = torch.empty(2 * size)
         dist.all_gather_single(whole, torch.full((2,), float(rank)))
         assert whole.tolist() == [float(r) for r in range(size) for _ in range(2)]
-        part = torch.empty(2)
-        dist.scatter(part, [torch.full((2,), float(r)) for r in range(size)] if rank == 1 else None, src=1)
-        assert part.tolist() == [rank, rank]
+        own = torch.empty(2)
+        dist.scatter(own, [torch.full((2,), float(r)) for r in range(size)] if rank == 1 else None, src=1)
+        assert own.tolist() == [rank, rank]
         lists = [torch.empty(2) for _ in range(size)] if rank == 2 else None
-        dist.gather(part, lists, dst=2)
+        dist.gather(own, lists, dst=2)
         received = torch.empty(size)
         dist.all_to_all_single(received, torch.full((size,), float(rank)))
         assert received.tolist() == list(range(size))
@@ -253,9 +253,9 @@ def moves(rank: int, size: int, meet: str) -> None:
         if rank == 0:
             dist.send(torch.ones(3), 1)
         elif rank == 1:
-            heard = torch.zeros(3)
-            assert dist.recv(heard) == 0
-            assert heard.sum() == 3
+            arrived = torch.zeros(3)
+            assert dist.recv(arrived) == 0
+            assert arrived.sum() == 3
         dist.barrier()
         assert "all_gather" in {name for name, _ in tributary.torch.stats().host}
 

@@ -122,14 +122,14 @@ def failing(rank: int, size: int, meet: str) -> list[str]:
         failed = start(rank, 1).then(fail)
         after = failed.then(lambda future: future.value())
         start(rank, 2).add_done_callback(fail)
-        heard = []
+        sentences = []
         for future in (failed, after):
             try:
                 future.wait()
             except LookupError as error:
-                heard.append(str(error))
+                sentences.append(str(error))
         assert start(rank, 3).then(lambda future: future.value()[0][0].item()).wait() == summed(size, 3)
-        return heard
+        return sentences
 
 
 def hooked(rank: int, size: int, meet: str, hook: str) -> tuple[list[str], float]:

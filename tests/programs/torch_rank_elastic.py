@@ -87,12 +87,12 @@ def check(rank: int, size: int) -> None:
     mine = torch.full((1000,), rank + 1.0)
     dist.all_reduce(mine)
     assert mine.unique().tolist() == [size * (size + 1) / 2]
-    told = torch.full((4,), 42.0 if rank == 0 else 0.0)
-    dist.broadcast(told, group_src=0)
-    assert told.tolist() == [42.0] * 4
-    parts = [torch.zeros(3) for _ in range(size)]
-    dist.all_gather(parts, torch.full((3,), float(rank)))
-    assert [part[0].item() for part in parts] == list(range(size))
+    word = torch.full((4,), 42.0 if rank == 0 else 0.0)
+    dist.broadcast(word, group_src=0)
+    assert word.tolist() == [42.0] * 4
+    gathered = [torch.zeros(3) for _ in range(size)]
+    dist.all_gather(gathered, torch.full((3,), float(rank)))
+    assert [one[0].item() for one in gathered] == list(range(size))
     if size > 1:
         came = torch.zeros(2)
         works = [
@@ -114,8 +114,8 @@ def backend() -> Any:
 
 def error() -> ErrorType:
     """What the group says of itself."""
-    told: ErrorType = backend().get_error()
-    return told
+    kind: ErrorType = backend().get_error()
+    return kind
 
 
 def sentence(what: Callable[[], object]) -> str:
@@ -162,9 +162,9 @@ def changing(number: int, count: int, meet: str, switch: str | None, protocol: s
         reconfigure(7, everybody)
         check(number, count)
         # Split in two, and merged; a set is in the order of the first ranks.
-        part = everybody[:middle] if number < middle else everybody[middle:]
-        reconfigure(20 + (number < middle), part)
-        check(part.index(everybody[number]), len(part))
+        half = everybody[:middle] if number < middle else everybody[middle:]
+        reconfigure(20 + (number < middle), half)
+        check(half.index(everybody[number]), len(half))
         reconfigure(8, set(everybody))
         check(number, count)
         # In the opposite order: another process is rank 0, which runs the switch where nobody else does.
@@ -173,8 +173,8 @@ def changing(number: int, count: int, meet: str, switch: str | None, protocol: s
     process.wait_for_all("the end")
 
 
-def after_trouble(number: int, count: int, meet: str) -> None:
-    """An abort and a timeout are told as what they are, and the group goes on after either."""
+def after_failures(number: int, count: int, meet: str) -> None:
+    """An abort and a timeout are reported as what they are, and the group goes on after either."""
     process = Process(number, count, meet)
     called: list[str] = []
     with process.group():
@@ -193,8 +193,8 @@ def after_trouble(number: int, count: int, meet: str) -> None:
         assert error() == ErrorType.COMM_ERROR
         assert called == ["second"]
         if waiting is not None:
-            heard = sentence(waiting.wait)
-            assert re.search("all_reduce.*(aborted|gone)", heard), heard
+            failed = sentence(waiting.wait)
+            assert re.search("all_reduce.*(aborted|gone)", failed), failed
         assert "has no members since it was aborted" in sentence(lambda: dist.all_reduce(torch.ones(1)))
         process.wait_for_all("aborted")
         reconfigure(2, handles)
@@ -202,8 +202,8 @@ def after_trouble(number: int, count: int, meet: str) -> None:
         # A timeout: nobody else comes.
         backend().set_timeout(timedelta(milliseconds=200))
         if number == 1:
-            heard = sentence(lambda: dist.all_reduce(torch.ones(4)))
-            assert re.search("timed out, after a timeout of 0.2 s", heard), heard
+            failed = sentence(lambda: dist.all_reduce(torch.ones(4)))
+            assert re.search("timed out, after a timeout of 0.2 s", failed), failed
             assert error() == ErrorType.TIMEOUT
             assert called == ["second", "second"]
         backend().set_timeout(LONG)
@@ -212,10 +212,10 @@ def after_trouble(number: int, count: int, meet: str) -> None:
         check(number, count)
         # Members that never come are named, and it goes on after that.
         if number == 0:
-            heard = sentence(lambda: reconfigure(4, handles, timedelta(milliseconds=500)))
+            failed = sentence(lambda: reconfigure(4, handles, timedelta(milliseconds=500)))
             away = "rank 1 has" if count == 2 else f"ranks {', '.join(map(str, range(1, count)))} have"
             begin = f"reconfiguration 4 of group 0, rank 0 of {count}"
-            assert f"{begin}: timed out after 0.5 s: {away} not come, of {count}" in heard, heard
+            assert f"{begin}: timed out after 0.5 s: {away} not come, of {count}" in failed, failed
             assert "has no members since reconfiguration 4 failed" in sentence(lambda: dist.all_reduce(torch.ones(1)))
         process.wait_for_all("nobody came")
         reconfigure(5, handles)
@@ -240,17 +240,17 @@ def bad_use(number: int, count: int, meet: str) -> None:
             (2, [mine, other], "of a process that uses another store"),
             (2, [], "this process's handle is not among the 0"),
         ]:
-            heard = sentence(partial(reconfigure, uuid, given))
-            assert words in heard, heard
-            assert f"reconfiguration {uuid}: " in heard
+            failed = sentence(partial(reconfigure, uuid, given))
+            assert words in failed, failed
+            assert f"reconfiguration {uuid}: " in failed
         check(number, count)
         # The others have a number already that is new to this process.
         if number:
             reconfigure(3, handles[1:])
         process.wait_for_all("used")
         if number == 0:
-            heard = sentence(lambda: reconfigure(3, handles))
-            assert "the number was already used for other members" in heard, heard
+            failed = sentence(lambda: reconfigure(3, handles))
+            assert "the number was already used for other members" in failed, failed
         reconfigure(4, handles)
         check(number, count)
     process.wait_for_all("the end")
@@ -269,7 +269,7 @@ def keeping(rank: int, size: int, meet: str) -> str:
 def bereaved(number: int, count: int, meet: str, switch: str | None) -> tuple[float, float, str]:
     """Sum until another process is killed; go on without it.
 
-    Seconds from the last sum until that is told, and until there is a sum again; and the sentence.
+    Seconds from the last sum until it fails, and until there is a sum again; and the sentence.
     """
     process = Process(number, count, meet)
     with process.group(**({"switch": switch} if switch else {})):
@@ -277,25 +277,25 @@ def bereaved(number: int, count: int, meet: str, switch: str | None) -> tuple[fl
         check(number, count)
         if number == count - 1:
             print("summing", flush=True)
-        heard = ""
-        while not heard:
+        error_sentence = ""
+        while not error_sentence:
             begun = time.monotonic()
             try:
                 dist.all_reduce(torch.ones(1 << 16))
             except RuntimeError as failed:
-                heard = f"{type(failed).__name__}: {failed}"
-        told = time.monotonic() - begun
+                error_sentence = f"{type(failed).__name__}: {failed}"
+        failed_s = time.monotonic() - begun
         assert error() == ErrorType.COMM_ERROR
         rest = [other for other in range(count) if other != count - 1]
         reconfigure(2, process.handles("second", rest))
         dist.all_reduce(torch.ones(1 << 16))
-        again = time.monotonic() - begun
+        again_s = time.monotonic() - begun
         check(number, count - 1)
-    return told, again, heard
+    return failed_s, again_s, error_sentence
 
 
 def orphaned(number: int, count: int, meet: str, switch: str) -> tuple[str, str]:
-    """The switch is killed, and later another is at its place. What is heard of a sum, and of a reconfiguration."""
+    """The switch is killed, and later another takes over its address. What a sum and a reconfiguration say."""
     process = Process(number, count, meet)
     with process.group(switch=switch):
         handles = process.all_handles("first")
@@ -306,7 +306,7 @@ def orphaned(number: int, count: int, meet: str, switch: str) -> tuple[str, str]
         of_sum = sentence(lambda: dist.all_reduce(torch.ones(4)))
         assert error() == ErrorType.COMM_ERROR
         of_change = sentence(lambda: reconfigure(2, handles, timedelta(seconds=5)))
-        process.store.add("told", 1)
+        process.store.add("failed", 1)
         process.store.get("started")
         reconfigure(3, handles)
         check(number, count)
@@ -316,17 +316,17 @@ def orphaned(number: int, count: int, meet: str, switch: str) -> tuple[str, str]
 def refused(number: int, count: int, meet: str, switch: str, times: int) -> list[str]:
     """There is no switch. What each attempt to have members says."""
     process = Process(number, count, meet)
-    heard = []
+    sentences = []
     with process.group(switch=switch):
         handles = process.all_handles("first")
         for uuid in range(1, times + 1):
-            heard.append(sentence(partial(reconfigure, uuid, handles, timedelta(seconds=5))))
+            sentences.append(sentence(partial(reconfigure, uuid, handles, timedelta(seconds=5))))
             process.wait_for_all(f"attempt {uuid}")
-    return heard
+    return sentences
 
 
 def interrupted(number: int, count: int, meet: str, switch: str) -> str:
-    """The switch says nothing from before a reconfiguration, and is killed in it. What each process hears of that."""
+    """The switch says nothing from before a reconfiguration, and is killed in it. What each process says of that."""
     process = Process(number, count, meet)
     with process.group(switch=switch):
         handles = process.all_handles("first")
@@ -335,12 +335,12 @@ def interrupted(number: int, count: int, meet: str, switch: str) -> str:
         process.store.add("summed", 1)
         process.store.get("stopped")
         process.store.add("on the way", 1)
-        heard = sentence(lambda: reconfigure(2, handles, timedelta(seconds=20)))
-        process.store.add("told", 1)
+        failed = sentence(lambda: reconfigure(2, handles, timedelta(seconds=20)))
+        process.store.add("failed", 1)
         process.store.get("started")
         reconfigure(3, handles)
         check(number, count)
-    return heard
+    return failed
 
 
 def over_lossy_links(number: int, count: int, meet: str, times: int) -> int:

@@ -39,7 +39,7 @@ def main() -> None:
     dist.all_gather(gathered, data(rank, torch.float32, 7))
     assert torch.equal(torch.stack(gathered), datas(size, torch.float32, 7)), "all_gather"
     stats = tributary.torch.stats()
-    told = str(stats)
+    text = str(stats)
     # Last of all, since the group is of no use after it.
     try:
         dist.broadcast(torch.zeros(1000), 1 if rank == 0 else 2)
@@ -48,7 +48,7 @@ def main() -> None:
         assert "from rank 1" in str(error), error
         assert "from rank 2" in str(error), error
     # In one piece: all ranks write to one pipe.
-    print(f"rank {rank} is right: {told}\n", end="", flush=True)
+    print(f"rank {rank} is right: {text}\n", end="", flush=True)
     dist.destroy_process_group()
 
 

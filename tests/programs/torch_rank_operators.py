@@ -92,10 +92,10 @@ def expression(rank: int, size: int, meet: str, protocol: str) -> None:
             assert torch.equal(mine, every.gather(0, every.abs().argmax(0, keepdim=True))[0])
 
 
-def refused(rank: int, size: int, meet: str, protocol: str, part: str) -> None:
+def refused(rank: int, size: int, meet: str, protocol: str, words: str) -> None:
     """A protocol without such jobs says so, and goes on."""
     with default_group(rank, size, meet, protocol=protocol):
-        with pytest.raises(tributary.UnsupportedError, match=part):
+        with pytest.raises(tributary.UnsupportedError, match=words):
             tributary.torch.all_reduce(torch.ones(3), op=Operator.expression(FARTHEST, dtype="f32"))
         dist.barrier()
 
@@ -106,9 +106,9 @@ def different(rank: int, size: int, meet: str, protocol: str) -> None:
     with default_group(rank, size, meet, protocol=protocol, timeout=4.0):
         with pytest.raises(tributary.TributaryError) as caught:
             tributary.torch.all_reduce(torch.ones(3), op=op)
-        told = torch.tensor(["operators" in str(caught.value) and op.sha256[:8] in str(caught.value)]).int()
-        dist.all_reduce(told)
-        assert told.item() >= 1, caught.value
+        named = torch.tensor(["operators" in str(caught.value) and op.sha256[:8] in str(caught.value)]).int()
+        dist.all_reduce(named)
+        assert named.item() >= 1, caught.value
         # The group goes on.
         ones = torch.ones(3)
         dist.all_reduce(ones)

@@ -19,10 +19,10 @@ def gathers(rank: int, size: int, meet: str, protocol: str, options: str) -> lis
     with default_group(rank, size, meet, protocol=protocol, options=options):
         for dtype in (torch.float32, torch.bfloat16, torch.uint8, torch.bool, torch.int64, torch.complex64):
             for elements in SIZES:
-                parts = [data(other, torch.int64, elements).to(dtype) for other in range(size)]
+                shards = [data(other, torch.int64, elements).to(dtype) for other in range(size)]
                 whole = torch.empty(size * elements, dtype=dtype)
-                dist.all_gather_into_tensor(whole, parts[rank])
-                assert torch.equal(whole, torch.cat(parts)), (dtype, elements)
+                dist.all_gather_into_tensor(whole, shards[rank])
+                assert torch.equal(whole, torch.cat(shards)), (dtype, elements)
         several = [torch.empty(size * 2000), torch.empty(size * 33)]
         with dist._coalescing_manager(async_ops=True) as coalesced:
             for whole in several:
@@ -42,10 +42,10 @@ def overlapping(rank: int, size: int, meet: str, switch: str | None, protocol: s
         for step in range(6):
             elements = 5000 + step
             source = torch.full((size * elements,), float(rank + step))
-            mine, part = torch.empty(elements), torch.full((elements,), 10.0 * rank + step)
+            mine, shard = torch.empty(elements), torch.full((elements,), 10.0 * rank + step)
             whole = torch.empty(size * elements)
             average = dist.reduce_scatter_tensor(mine, source, op=dist.ReduceOp.AVG, async_op=True)
-            gathered = dist.all_gather_into_tensor(whole, part, async_op=True)
+            gathered = dist.all_gather_into_tensor(whole, shard, async_op=True)
             works.append((step, average, mine, gathered, whole))
         for step, average, mine, gathered, whole in works:
             average.wait()
@@ -56,26 +56,26 @@ def overlapping(rank: int, size: int, meet: str, switch: str | None, protocol: s
 
 def crowded(rank: int, size: int, meet: str, switch: str, protocol: str) -> list[str]:
     """Gathers at a switch that has no room for a second job; what the log says of that."""
-    told: list[str] = []
+    lines: list[str] = []
     handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
     log = logging.getLogger("tributary.torch")
     log.addHandler(handler)
     try:
         overlapping(rank, size, meet, switch, protocol)
     finally:
         log.removeHandler(handler)
-    return told
+    return lines
 
 
 def moving(rank: int, size: int, meet: str, switch: str, what: str, elements: int) -> int:
     """One operation on this many float32 in all; how many packets this rank has sent again."""
     with default_group(rank, size, meet, switch=switch):
-        whole, part = torch.ones(elements), torch.ones(elements // size)
+        whole, shard = torch.ones(elements), torch.ones(elements // size)
         if what == "reduce-scatter":
-            dist.reduce_scatter_tensor(part, whole)
+            dist.reduce_scatter_tensor(shard, whole)
         elif what == "all-gather":
-            dist.all_gather_into_tensor(whole, part)
+            dist.all_gather_into_tensor(whole, shard)
         else:
             dist.all_reduce(whole)
         packets = tributary.torch.stats().packets

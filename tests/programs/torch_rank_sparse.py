@@ -61,13 +61,13 @@ def sums(rank: int, size: int, meet: str, protocol: str) -> list[str]:
     return seen
 
 
-def refusals(rank: int, size: int, meet: str, protocol: str, options: str, op: str, part: str) -> None:
+def refusals(rank: int, size: int, meet: str, protocol: str, options: str, op: str, words: str) -> None:
     """What is not a sum of sparse tensors is refused on every rank, and the group goes on."""
     with default_group(rank, size, meet, protocol=protocol, options=options):
         try:
             dist.all_reduce(torch.eye(3).to_sparse(), op=getattr(dist.ReduceOp, op))
         except tributary.UnsupportedError as error:
-            assert part in str(error), error
+            assert words in str(error), error
         else:
             raise AssertionError("it was summed")
         dist.barrier()

@@ -201,7 +201,7 @@ def checkpointed(rank: int, size: int, meet: str, folder: str, how: str) -> str:
 def compiled(rank: int, size: int, meet: str, how: str) -> list[str]:
     """DDP whose model, or whose whole step, is compiled; what PyTorch warns of."""
     torch._dynamo.reset()
-    with default_group(rank, size, meet), warnings.catch_warnings(record=True) as told:
+    with default_group(rank, size, meet), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = DistributedDataParallel(network())
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -218,7 +218,7 @@ def compiled(rank: int, size: int, meet: str, how: str) -> list[str]:
         for number in range(3):
             stepping(number)
         assert_trained(list(model.parameters()), size, 3)
-    return [str(warning.message) for warning in told]
+    return [str(warning.message) for warning in caught]
 
 
 class Squares(Dataset[torch.Tensor]):
@@ -240,7 +240,7 @@ def loading(rank: int, size: int, meet: str) -> float:
             # Its workers begin and end in every epoch.
             sampler: DistributedSampler[torch.Tensor] = DistributedSampler(data)
             for numbers in DataLoader(data, 4, sampler=sampler, num_workers=2, multiprocessing_context="fork"):
-                part = numbers.sum()
-                dist.all_reduce(part)
-                total += part
+                subtotal = numbers.sum()
+                dist.all_reduce(subtotal)
+                total += subtotal
         return total.item()

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_has_a_unit_and_is_above_zero() {
+    fn a_time_has_a_unit_and_is_not_zero() {
         assert_eq!(parse_timeout("500ms"), Ok(Duration::from_millis(500)));
         assert!(parse_timeout("30").unwrap_err().contains("is not a quantity: write a number and"));
         assert!(parse_timeout("0 s").unwrap_err().contains("from 1ns"));

@@ -45,8 +45,8 @@ fn stop(switch: Child) -> Output {
 fn a_switch_serves_until_sigterm_and_ends_with_0() {
     let (switch, address) = switch();
     let worker = |rank| {
-        let place = ["allreduce", "--switch", &address, "--job", "a", "--rank", rank, "--world-size", "2"];
-        tributary(&[&place[..], &["--elements", "100000", "--json"]].concat()).spawn().unwrap()
+        let rank_flags = ["allreduce", "--switch", &address, "--job", "a", "--rank", rank, "--world-size", "2"];
+        tributary(&[&rank_flags[..], &["--elements", "100000", "--json"]].concat()).spawn().unwrap()
     };
     for worker in [worker("0"), worker("1")] {
         let output = worker.wait_with_output().unwrap();
@@ -64,11 +64,11 @@ fn wrong_calls_end_with_2_and_failures_with_1() {
         (&["switch", "--cores", "0"], 2, "0 is not in 1..=256"),
         (&["status", "--switch", "127.0.0.1:9"], 1, "127.0.0.1:9"),
     ];
-    for (words, code, part) in cases {
+    for (words, code, sentence) in cases {
         let output = tributary(words).output().unwrap();
         let stderr = text(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{words:?}: {stderr}");
-        assert!(stderr.starts_with("tributary: error: ") && stderr.contains(part), "{words:?}: {stderr}");
+        assert!(stderr.starts_with("tributary: error: ") && stderr.contains(sentence), "{words:?}: {stderr}");
     }
 }
 

@@ -333,8 +333,8 @@ fn check(world_size: u16, lose: Option<usize>) {
     let mut uses = Uses::new();
     for rank in 0..usize::from(world_size) {
         let of_rank = |up: bool| seen.iter().filter(move |seen| seen.rank == rank && seen.up == up);
-        let heard: BTreeSet<Vec<u8>> = of_rank(false).map(|seen| nameless(&seen.bytes)).collect();
-        assert!(heard == results[rank], "rank {rank}: the switch has made other results in virtual time");
+        let simulated: BTreeSet<Vec<u8>> = of_rank(false).map(|seen| nameless(&seen.bytes)).collect();
+        assert!(simulated == results[rank], "rank {rank}: the switch has made other results in virtual time");
 
         let (sent, sum) = replay_host(world_size, rank, &seen);
         let really = firsts(of_rank(true).map(|seen| seen.bytes.clone()));

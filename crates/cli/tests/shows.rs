@@ -1,4 +1,4 @@
-//! `tributary demo` and `tributary lab bench`, small: that they run, check what they sum, and say what they measured.
+//! `tributary lab demo` and `tributary lab bench`, small: that they run, check what they sum, and say what they measured.
 
 use std::process::{Command, Output};
 
@@ -47,7 +47,7 @@ fn check_demo(report: &Value) {
 
 #[test]
 fn the_demo_on_loopback_says_so() {
-    let report = report(&["demo", "--loopback", "--elements", "30007", "--iters", "2", "--json"]);
+    let report = report(&["lab", "demo", "--loopback", "--elements", "30007", "--iters", "2", "--json"]);
     assert!(report["setting"].as_str().unwrap().contains("loopback"));
     check_demo(&report);
 }
@@ -57,7 +57,7 @@ fn the_demo_uses_namespaces_where_it_can() {
     if !namespaces() {
         return;
     }
-    let report = report(&["demo", "--elements", "30007", "--iters", "2", "--json"]);
+    let report = report(&["lab", "demo", "--elements", "30007", "--iters", "2", "--json"]);
     assert!(report["setting"].as_str().unwrap().contains("links of 1 Gbit/s"));
     check_demo(&report);
 }
@@ -151,9 +151,9 @@ fn the_quick_bench_of_sparse_tensors_says_where_lines_cross() {
     // Each against its own dense line, and against the sparse lines of those after it.
     let sparse = tributary_proto::protocols::ALL.iter().filter(|protocol| protocol.options.sparse.is_some());
     let names: Vec<&str> = sparse.map(|protocol| protocol.name).collect();
-    let of = |place: usize| {
-        let later = names[place + 1..].iter().map(|other| format!("sparse {other}"));
-        std::iter::once(format!("dense {}", names[place])).chain(later).collect::<Vec<_>>()
+    let of = |index: usize| {
+        let later = names[index + 1..].iter().map(|other| format!("sparse {other}"));
+        std::iter::once(format!("dense {}", names[index])).chain(later).collect::<Vec<_>>()
     };
     let expected: Vec<String> = (0..names.len()).flat_map(of).collect();
     let against: Vec<&str> = crossings.as_array().unwrap().iter().map(|one| one["against"].as_str().unwrap()).collect();
@@ -199,7 +199,7 @@ fn two_tenants_take_turns_with_every_way_to_share_a_switch() {
     for pair in lines.chunks(2) {
         assert_eq!(pair[0]["way"], pair[1]["way"]);
         assert!(pair.iter().all(|line| of(line, "goodput_gbps") > 0.0), "{report}");
-        assert!(pair.iter().all(|line| line["held_most"].as_f64().is_none_or(|held| held <= 64.0)), "{report}");
+        assert!(pair.iter().all(|line| line["blocks_most"].as_f64().is_none_or(|blocks| blocks <= 64.0)), "{report}");
     }
     let own: Vec<f64> = lines[..2].iter().map(|line| of(line, "in_network")).collect();
     assert_eq!(own, [1.0, 1.0], "slots of their own: {report}");
@@ -207,7 +207,7 @@ fn two_tenants_take_turns_with_every_way_to_share_a_switch() {
 
 #[test]
 fn a_star_that_cannot_be_is_refused_with_a_sentence() {
-    for (words, part) in [
+    for (words, sentence) in [
         (&["lab", "bench", "--rate", "fast"][..], "'unshaped'"),
         (&["lab", "bench", "--loss", "80%"], "a share from 0 % to 50 %"),
         (&["lab", "bench", "--hosts", "1"], "1 is not in 2..=64"),
@@ -219,6 +219,6 @@ fn a_star_that_cannot_be_is_refused_with_a_sentence() {
     ] {
         let output = tributary(words);
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.code() == Some(2) && stderr.contains(part), "{stderr}");
+        assert!(output.status.code() == Some(2) && stderr.contains(sentence), "{stderr}");
     }
 }

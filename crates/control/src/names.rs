@@ -1,10 +1,10 @@
-//! Names: those of jobs, which stand in URLs, metrics and log lines, and the clients to whom jobs are charged.
+//! Names: those of jobs, which stand in URLs, metrics and log lines, and those of the clients that are charged for jobs.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
-/// The text is no name, since it would need quoting. It is shortened.
+/// The text is not a name, since it would need quoting. It is shortened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' cannot be a job's name: take 1 to 128 ASCII letters, digits and -_.:@+=")]
 pub struct BadName(pub String);
@@ -59,7 +59,7 @@ impl fmt::Display for JobName {
     }
 }
 
-/// The client to whom a job is charged: the first that came to the job.
+/// The client that is charged for a job: the first that came to the job.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Client {
     /// A client that has shown a token.

@@ -48,9 +48,9 @@ fn the_death_of_a_switch_is_reported_within_two_seconds_though_nobody_knew_of_it
     let (mut switch, plan) = four_ranks();
     let died = switch.now;
     [2, 3].iter().for_each(|&rank| close(&mut switch, &plan, rank));
-    let look = switch.control.poll_timeout().unwrap().since(died);
-    assert!(look <= secs(0.1), "the driver looks after {} s", look.as_secs_f64());
-    switch.pass(look, &[(&plan, &[0, 1])]);
+    let next_check = switch.control.poll_timeout().unwrap().since(died);
+    assert!(next_check <= secs(0.1), "the driver checks after {} s", next_check.as_secs_f64());
+    switch.pass(next_check, &[(&plan, &[0, 1])]);
     absent(&mut switch, &plan, 1.55);
     assert_eq!(switch.control.gone(plan.config.job).unwrap().switches, [leaf()]);
     // Ranks that learn of it give up 0.1 s later.
@@ -98,7 +98,7 @@ fn a_rank_that_died_while_its_switch_was_gone_is_lost_soon_after() {
 }
 
 #[test]
-fn a_switch_that_only_its_control_network_has_lost_is_not_held_against_its_ranks_before_the_lease() {
+fn ranks_of_a_switch_that_only_its_control_network_has_lost_are_not_lost_before_the_lease() {
     let (mut switch, plan) = four_ranks();
     absent(&mut switch, &plan, 7.0);
     assert_eq!(switch.control.gone(plan.config.job), Some(Departed::default()), "their connections stand");

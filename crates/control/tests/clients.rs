@@ -16,7 +16,7 @@ fn of(client: Client, request: JoinRequest) -> JoinRequest {
 }
 
 #[test]
-fn jobs_that_one_client_lets_form_leave_room_for_those_of_others() {
+fn jobs_that_one_client_lets_form_leave_memory_for_those_of_others() {
     let share = ClientLimits { jobs: Some(3), ..ClientLimits::default() };
     let mut switch = TestSwitch::with(Limits { each_client: share, max_jobs: 8, ..Limits::new(64 * MIB, 2) });
     for (number, name) in ["a", "b", "c"].into_iter().enumerate() {
@@ -51,8 +51,8 @@ fn a_client_s_memory_is_bounded_over_all_its_jobs_whatever_their_names() {
 fn a_name_is_its_tenant_s_while_its_job_forms_or_runs() {
     let mut switch = TestSwitch::new(64 * MIB);
     let first = switch.join("a", of(tenant("x"), request(0, 2, 1)));
-    for stranger in [tenant("y"), host(1)] {
-        let refused = switch.join("a", of(stranger, request(1, 2, 2)));
+    for other in [tenant("y"), host(1)] {
+        let refused = switch.join("a", of(other, request(1, 2, 2)));
         assert_eq!(switch.refusal(refused).0, "other_tenant");
     }
     let second = switch.join("a", of(tenant("x"), request(1, 2, 3)));
@@ -62,7 +62,7 @@ fn a_name_is_its_tenant_s_while_its_job_forms_or_runs() {
 }
 
 #[test]
-fn a_member_keeps_few_connections() {
+fn a_member_keeps_four_connections_at_most() {
     let mut switch = TestSwitch::new(64 * MIB);
     let plan = switch.start("a", 2, 1);
     let mut open = 0;

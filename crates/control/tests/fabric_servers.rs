@@ -35,7 +35,7 @@ fn start(switch: &mut TestSwitch, protocol: &'static Protocol, job: &str) -> Arc
 }
 
 #[test]
-fn servers_on_offer_are_given_a_job_and_its_window_is_no_ones_part() {
+fn servers_on_offer_are_given_a_job_with_its_whole_window() {
     for protocol in served() {
         let mut switch = fabric();
         for number in [2, 1, 3] {

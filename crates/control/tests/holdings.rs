@@ -141,8 +141,8 @@ fn every_switch_is_charged_at_least_what_its_own_machines_take_and_others_nothin
                 let charge = shape.tree_charge(&trees);
                 for switch in fabric.switches() {
                     let (taken, charged) = (taken(&shape, &trees, switch), charge.bytes.get(&switch).copied());
-                    let is_part = trees.iter().any(|tree| tree.switch(switch).is_some());
-                    assert_eq!(charged.is_some(), is_part, "{protocol} at {}", fabric.name(switch));
+                    let is_in_a_tree = trees.iter().any(|tree| tree.switch(switch).is_some());
+                    assert_eq!(charged.is_some(), is_in_a_tree, "{protocol} at {}", fabric.name(switch));
                     let charged = charged.unwrap_or(0);
                     assert!(taken <= charged, "{protocol} at {}: {taken} of {charged}", fabric.name(switch));
                     assert!(

@@ -28,7 +28,7 @@ fn a_job_is_formed_and_ends_when_all_have_left() {
     assert_eq!(events(&mut switch), ["a formed"]);
     for rank in [2, 0] {
         switch.leave(&plan, rank);
-        assert!(events(&mut switch).is_empty(), "who leaves in good order is no news");
+        assert!(events(&mut switch).is_empty(), "who leaves in good order makes no event");
     }
     switch.leave(&plan, 1);
     assert_eq!(events(&mut switch), ["a ended: left"]);

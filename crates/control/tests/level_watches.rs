@@ -69,7 +69,7 @@ fn below() -> (Control, Arc<Plan>) {
         Effect::JoinParent { sequence, ranks, .. } if ranks.len() == 2 => Some(sequence),
         _ => None,
     });
-    let ascent = ParentAnswer {
+    let answer = ParentAnswer {
         job: ID,
         key: JobKey(7),
         slots: 64,
@@ -80,7 +80,7 @@ fn below() -> (Control, Arc<Plan>) {
         servers: Vec::new(),
         switches: vec![switch(9, &[0, 1, 2, 3]), switch(1, &[0, 2]), switch(2, &[1, 3])],
     };
-    control.parent_answered(Time::ZERO, &name("job"), sequence.unwrap(), Ok(ascent));
+    control.parent_answered(Time::ZERO, &name("job"), sequence.unwrap(), Ok(answer));
     let plan = installed(&mut control, Time::ZERO).remove(0).1;
     for rank in [0, 2] {
         control.watch(&plan.name, ID, rank, JobKey(7)).unwrap();
@@ -136,8 +136,8 @@ fn a_switch_below_speaks_for_its_own_ranks_alone() {
     let key = plan.config.key;
     let nobody = top.watch_from_child(&plan.name, ID, ChildId(2), key, Departed::default());
     assert!(matches!(nobody, Err(Refusal::BadRank { .. })), "{nobody:?}");
-    let stranger = top.watch_from_child(&plan.name, ID, ChildId(1), JobKey(0), members(&[lost(1)]));
-    assert!(matches!(stranger, Err(Refusal::WrongKey { .. })), "{stranger:?}");
+    let refused = top.watch_from_child(&plan.name, ID, ChildId(1), JobKey(0), members(&[lost(1)]));
+    assert!(matches!(refused, Err(Refusal::WrongKey { .. })), "{refused:?}");
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn a_switch_below_that_dies_is_named_with_its_ranks_within_two_keepalives() {
 }
 
 #[test]
-fn a_switch_that_ends_its_part_because_of_a_lost_rank_is_not_lost_itself() {
+fn a_switch_that_ends_a_job_because_of_a_lost_rank_is_not_lost_itself() {
     let (mut top, plan) = top();
     say(&mut top, &plan, 1, members(&[lost(3)]));
     top.leave_switch(Time::ZERO, &plan.name, ID, plan.config.key, ChildId(1), true).unwrap();
@@ -162,7 +162,7 @@ fn a_switch_that_ends_its_part_because_of_a_lost_rank_is_not_lost_itself() {
 }
 
 #[test]
-fn a_switch_tells_upwards_what_is_below_it_and_its_members_everything() {
+fn a_switch_reports_upwards_what_is_below_it_and_to_its_members_everything() {
     let (mut rack, _) = below();
     rack.parent_reports(ID, members(&[lost(3)]));
     assert_eq!(rack.gone(ID), Some(members(&[lost(3)])));

@@ -52,9 +52,9 @@ fn jobs_that_divide_memory_divide_that_of_every_switch_by_itself() {
 
 #[test]
 fn the_least_of_all_switches_and_paths_bounds_the_pool_and_the_packets() {
-    let few = Limits::new(64 << 10, 1);
+    let small = Limits::new(64 << 10, 1);
     let many = Limits::new(64 * MIB, 1);
-    let mut tree = Tree::new(many.clone(), [many, few]);
+    let mut tree = Tree::new(many.clone(), [many, small]);
     let first = tree.join(0, request(0, 2, 1));
     tree.join(1, JoinRequest { max_elements_per_packet: 352, ..request(1, 2, 1) });
     let config = &tree.answers[&first].clone().unwrap().config;
@@ -73,7 +73,7 @@ fn a_rank_of_another_rack_is_not_disturbed_by_its_double_and_neither_are_the_dou
 }
 
 #[test]
-fn ranks_that_differ_hear_of_it_in_both_racks_and_so_do_those_that_come_late() {
+fn ranks_that_differ_are_refused_in_both_racks_and_so_are_those_that_come_late() {
     let mut tree = Tree::equal(64 * MIB);
     let first = tree.join(0, request(0, 3, 1));
     let odd = tree.join(1, request(1, 4, 1));

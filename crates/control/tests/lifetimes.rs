@@ -29,7 +29,7 @@ fn slots_come_back_when_the_last_member_leaves() {
 }
 
 #[test]
-fn a_long_compute_with_keepalives_is_no_silence() {
+fn a_long_compute_with_keepalives_is_not_silence() {
     let mut switch = TestSwitch::new(64 * MIB);
     let plan = switch.start("a", 3, 1);
     switch.pass(secs(3_600.0), &[(&plan, &ALL)]);
@@ -94,9 +94,9 @@ fn a_second_process_for_a_live_rank_is_refused_and_the_job_undisturbed() {
 fn a_rank_outside_a_live_job_is_refused() {
     let mut switch = TestSwitch::new(64 * MIB);
     let plan = switch.start("a", 3, 1);
-    let stranger = switch.join("a", request(3, 4, 2));
+    let newcomer = switch.join("a", request(3, 4, 2));
     switch.pass(secs(1.0), &[(&plan, &ALL)]);
-    assert_eq!(switch.refusal(stranger).0, "job_busy");
+    assert_eq!(switch.refusal(newcomer).0, "job_busy");
 }
 
 #[test]
@@ -165,11 +165,11 @@ fn a_restart_does_not_get_fewer_slots_because_the_dead_still_hold_theirs() {
 
 #[test]
 fn a_restart_with_another_world_size_works_too() {
-    for new_world in [1, 2, 5] {
+    for new_size in [1, 2, 5] {
         let mut switch = TestSwitch::new(64 * MIB);
         let old = switch.start("a", 3, 1);
         switch.pass(secs(5.0), &[(&old, &ALL)]);
-        let tickets: Vec<_> = (0..new_world).map(|rank| switch.join("a", request(rank, new_world, 2))).collect();
+        let tickets: Vec<_> = (0..new_size).map(|rank| switch.join("a", request(rank, new_size, 2))).collect();
         switch.pass(secs(2.0), &[]);
         assert!(tickets.iter().all(|&ticket| switch.answer(ticket).is_ok()));
     }
@@ -224,7 +224,7 @@ fn a_name_is_free_again_as_soon_as_its_job_is_over() {
 }
 
 #[test]
-fn a_contest_ends_with_the_newcomers_patience_at_the_latest() {
+fn a_conflict_ends_with_the_newcomers_patience_at_the_latest() {
     let mut switch = TestSwitch::new(64 * MIB);
     let plan = switch.start("a", 1, 1);
     switch.pass(secs(1.0), &[(&plan, &[0])]);

@@ -114,7 +114,7 @@ fn a_new_attempt_after_a_difference_starts_afresh() {
     switch.join("a", request(1, 2, 1));
     switch.pass(secs(5.0), &[]);
     let late = switch.join("a", request(2, 3, 1));
-    assert!(switch.waits(late), "a quarrel is forgotten after a while");
+    assert!(switch.waits(late), "a disagreement is forgotten after a while");
 }
 
 #[test]
@@ -256,8 +256,8 @@ fn a_full_switch_says_so_at_once_and_with_figures() {
     let refused = switch.join("b", big);
     let (code, sentence) = switch.refusal(refused);
     assert_eq!(code, "full");
-    for part in ["of 256.0 KiB are free", "job 'b'", "8 slots of 8000 elements for 2 ranks", "more memory"] {
-        assert!(sentence.contains(part), "{part}: {sentence}");
+    for words in ["of 256.0 KiB are free", "job 'b'", "8 slots of 8000 elements for 2 ranks", "more memory"] {
+        assert!(sentence.contains(words), "{words}: {sentence}");
     }
 }
 

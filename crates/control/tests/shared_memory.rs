@@ -117,7 +117,7 @@ fn a_protocol_whose_jobs_would_share_more_than_is_free_is_refused_with_a_sentenc
     }
 }
 
-/// The seat of a fabric where one switch has other memory.
+/// The controller of a fabric where one switch has other memory.
 fn fabric(memory_bytes: u64, other: u64) -> TestSwitch {
     let memory_at = BTreeMap::from([(OTHER, other)]);
     TestSwitch::with(Limits { shared: shared(), memory_at, planned_trees: Some(2), ..Limits::new(memory_bytes, 1) })

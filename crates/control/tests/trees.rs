@@ -112,10 +112,10 @@ proptest! {
 
     #[test]
     fn no_switch_holds_more_than_it_has_memory_for(
-        drawn in crate::networks::drawn(), trees in 1..5u16, rooms in prop::collection::vec(0..6u64, 12),
+        drawn in crate::networks::drawn(), trees in 1..5u16, free in prop::collection::vec(0..6u64, 12),
     ) {
         let mut network = drawn.network();
-        let switches = || (0..drawn.cabling.switches).map(|switch| drawn.cabling.switch(switch)).zip(&rooms);
+        let switches = || (0..drawn.cabling.switches).map(|switch| drawn.cabling.switch(switch)).zip(&free);
         switches().for_each(|(switch, &free)| network.set_free(switch, free));
         let wish = TreeRequest { need: &|children| children as u64, ..wish(&drawn.members, trees) };
         let Ok(planned) = network.candidates(&wish).and_then(|roots| network.choose(&wish, &roots)) else {

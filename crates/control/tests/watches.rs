@@ -140,7 +140,7 @@ fn a_host_that_says_nothing_useful_is_probed_again_but_not_permanently() {
 }
 
 #[test]
-fn that_a_socket_is_there_right_after_its_connection_closed_is_no_alibi() {
+fn that_a_socket_is_there_right_after_its_connection_closed_does_not_prove_a_live_process() {
     let (mut switch, plan, target) = doubtful(ProbeResult::SocketOpen);
     switch.control.unwatch(switch.now, plan.config.job, ChildId(1));
     switch.pass(secs(0.02), &[(&plan, &[0])]);

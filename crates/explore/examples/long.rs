@@ -1,4 +1,4 @@
-//! Longer worlds of every protocol, one after the other: `make explore`. The worlds that have more states than
+//! Longer scenarios of every protocol, one after the other: `make explore`. The scenarios that have more states than
 //! [`MOST_STATES`] are explored as far as that, and said to be.
 
 use std::ops::ControlFlow;
@@ -13,9 +13,9 @@ use tributary_proto::protocols;
 const MOST_STATES: u64 = 3_000_000;
 
 /// Ranks, slots, blocks; losses, duplicates, early timers; leaves, spines.
-type World = ([u16; 3], [u8; 3], [u16; 2]);
+type Scenario = ([u16; 3], [u8; 3], [u16; 2]);
 
-const WORLDS: [World; 5] = [
+const SCENARIOS: [Scenario; 5] = [
     ([2, 2, 3], [1, 1, 1], [0, 1]),
     ([2, 2, 4], [2, 0, 0], [0, 1]),
     ([2, 2, 3], [0, 2, 0], [0, 1]),
@@ -23,8 +23,8 @@ const WORLDS: [World; 5] = [
     ([3, 1, 1], [1, 1, 0], [2, 2]),
 ];
 
-fn bounds(protocol: &'static tributary_proto::contract::protocol::Protocol, world: &World) -> Bounds {
-    let ([ranks, slots, blocks], [losses, duplicates, timeouts], [leaves, spines]) = *world;
+fn bounds(protocol: &'static tributary_proto::contract::protocol::Protocol, scenario: &Scenario) -> Bounds {
+    let ([ranks, slots, blocks], [losses, duplicates, timeouts], [leaves, spines]) = *scenario;
     let counts =
         Bounds { ranks, slots, blocks: blocks.into(), losses, duplicates, timeouts, ..Bounds::small(protocol) };
     Bounds { leaves, spines, most_states: MOST_STATES, ..counts }
@@ -33,18 +33,18 @@ fn bounds(protocol: &'static tributary_proto::contract::protocol::Protocol, worl
 fn main() -> ExitCode {
     let mut wrong = 0;
     for protocol in protocols::ALL {
-        for world in WORLDS {
-            let in_racks = world.2[0] > 0;
+        for scenario in SCENARIOS {
+            let in_racks = scenario.2[0] > 0;
             if !(in_racks && protocol.placement == Placement::Hosts) {
-                wrong += u32::from(!holds(&bounds(protocol, &world)));
+                wrong += u32::from(!holds(&bounds(protocol, &scenario)));
             }
         }
     }
-    println!("{wrong} worlds have a run that must not be");
+    println!("{wrong} scenarios have a run that must not be");
     if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Explores a world and prints what it found; false if a run of it must not be.
+/// Explores a scenario and prints what it found; false if a run of it must not be.
 fn holds(bounds: &Bounds) -> bool {
     let begun = Instant::now();
     let name = bounds.protocol.name;

@@ -102,19 +102,19 @@ impl Bounds {
         }
     }
 
-    /// The switches' options for memory that jobs share: the chosen ones, else few of everything that is counted. A
+    /// The switches' options for memory that jobs share: the chosen ones, else the smallest number of everything that is counted. A
     /// machine is copied and compared as a whole, so that unused memory costs time.
     pub fn switches_with(chosen: &Given) -> Result<SwitchOptions, SwitchOptionError> {
         let mut given = Given::new();
         for shared in protocols::ALL.iter().filter_map(|protocol| protocol.shared.as_ref()) {
-            let few = shared.options.specs.iter().filter_map(|spec| match spec.kind {
+            let smallest = shared.options.specs.iter().filter_map(|spec| match spec.kind {
                 Kind::Count { least, .. } => {
                     let usual = spec.default.parse().unwrap_or(SMALL);
                     Some((spec.name.to_owned(), SMALL.min(usual).max(least).to_string()))
                 }
                 _ => None,
             });
-            given.insert(shared.options.protocol.to_owned(), few.collect());
+            given.insert(shared.options.protocol.to_owned(), smallest.collect());
         }
         for (protocol, options) in chosen {
             given.entry(protocol.clone()).or_default().extend(options.clone());
@@ -134,7 +134,7 @@ impl Bounds {
         self.protocol.options.quorum(&self.options, self.ranks)
     }
 
-    /// Checks that these bounds describe a world.
+    /// Checks that these bounds describe a scenario.
     pub fn check(&self) -> Result<(), BoundsError> {
         let within = |what, given: u64, least, most| match (least..=most).contains(&given) {
             true => Ok(()),

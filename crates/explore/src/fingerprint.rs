@@ -1,7 +1,7 @@
 //! Fingerprints of 128 bits that tell states apart. Of times they contain only the order.
 //!
 //! Among `n` states two have the same fingerprint by chance with a probability of at most `n^2 / 2^129`: 2^-75 for a
-//! hundred million states. The hash is not secret and resists no adversary, but machines are no adversaries.
+//! hundred million states. The hash is not secret and does not resist adversaries, but machines are not adversaries.
 
 use std::hash::Hasher;
 
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_told_apart() {
+    fn everything_else_is_distinguished() {
         let mut seen = std::collections::BTreeSet::new();
         for number in 0u32..50_000 {
             assert!(seen.insert(of(number, 0)), "{number}");

@@ -212,12 +212,12 @@ impl Search {
             let step = state.fair_step(&self.topology).filter(|_| steps.len() < MOST_FAIR_STEPS);
             let Some(step) = step else {
                 steps.truncate(SHOWN_FAIR_STEPS);
-                return self.found(Found::NoEnd, number, steps);
+                return self.counterexample(Found::NoEnd, number, steps);
             };
             steps.push(step);
             let (after, outcome) = state.after(&self.topology, step, &mut self.machines);
             if let Some(wrong) = outcome.wrong {
-                return self.found(Found::Wrong(wrong), number, steps);
+                return self.counterexample(Found::Wrong(wrong), number, steps);
             }
             state = after;
         }
@@ -225,7 +225,7 @@ impl Search {
         ControlFlow::Continue(())
     }
 
-    fn found(&self, found: Found, number: u32, further: Vec<Step>) -> Onward {
+    fn counterexample(&self, found: Found, number: u32, further: Vec<Step>) -> Onward {
         let steps = self.path(number).into_iter().chain(further).collect();
         ControlFlow::Break(Some(Counterexample { found, steps }))
     }

@@ -38,9 +38,9 @@ pub fn replay(bounds: &Bounds, steps: &[Step]) -> Result<Replay, ReplayError> {
             return Err(ReplayError::Impossible(number + 1, step));
         }
         let what = sentence(&topology, &state, step);
-        let held = state.flights().len() - usize::from(matches!(step, Step::Deliver { .. } | Step::Lose(_)));
+        let earlier = state.flights().len() - usize::from(matches!(step, Step::Deliver { .. } | Step::Lose(_)));
         let (after, outcome) = state.after(&topology, step, &mut machines);
-        let sent: Vec<String> = after.flights()[held..].iter().map(|flight| made(&topology, flight)).collect();
+        let sent: Vec<String> = after.flights()[earlier..].iter().map(|flight| made(&topology, flight)).collect();
         let sends = if sent.is_empty() { String::new() } else { format!("; sends {}", sent.join(", ")) };
         let done = if outcome.completed { "; has its sum" } else { "" };
         lines.push(format!("{what}{sends}{done}"));

@@ -13,14 +13,14 @@ use tributary_proto::contract::state::HostState;
 use tributary_proto::contract::tensor::Tensor;
 use tributary_proto::contract::time::Time;
 
-/// Asks the other rank for leave, and says that its collective is complete once it has heard an answer; or never sends
+/// Asks the other rank for leave, and says that its collective is complete once an answer has come; or never sends
 /// again what was lost.
 #[derive(Clone, Hash)]
 struct Liar {
     rank: Rank,
     tensor: Option<Box<dyn Tensor>>,
     to_send: u8,
-    heard: bool,
+    answered: bool,
     stats: HostStats,
 }
 
@@ -30,7 +30,7 @@ impl Host for Liar {
         Ok(OpId(0))
     }
     fn handle_packet(&mut self, _: Time, _: Addr, _: Packet<'_>) -> Result<(), DropReason> {
-        self.heard = true;
+        self.answered = true;
         Ok(())
     }
     fn handle_timeout(&mut self, _: Time) {}
@@ -41,7 +41,7 @@ impl Host for Liar {
         Some(Transmit { to: Addr::Worker(Rank(1 - self.rank.0)), len: 1, wire_len: 1, ecn: Ecn::NotCapable })
     }
     fn poll_event(&mut self) -> Option<HostEvent> {
-        let tensor = if self.heard { self.tensor.take()? } else { return None };
+        let tensor = if self.answered { self.tensor.take()? } else { return None };
         Some(HostEvent::Done { op: OpId(0), tensor })
     }
     fn poll_timeout(&self) -> Option<Time> {
@@ -67,7 +67,7 @@ static LIARS: Protocol = Protocol {
     numbers: |_| tributary_proto::contract::numbers::Numbers::Fixed,
     host: |_, config| {
         let (rank, stats) = (config.rank, HostStats::default());
-        Box::new(Liar { rank, tensor: None, to_send: 0, heard: false, stats })
+        Box::new(Liar { rank, tensor: None, to_send: 0, answered: false, stats })
     },
     describe: |_| Description { kind: "LEAVE", ..Description::default() },
     ..Protocol::BASE

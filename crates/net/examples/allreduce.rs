@@ -64,24 +64,26 @@ fn options() -> Result<Options, String> {
         given.insert(name.to_string(), value.to_string());
     }
     let mut number = |name: &str, default: usize| {
-        given.remove(name).map_or(Ok(default), |text| text.parse().map_err(|_| format!("{name}={text} is no number")))
+        given
+            .remove(name)
+            .map_or(Ok(default), |text| text.parse().map_err(|_| format!("{name}={text} is not a number")))
     };
     let (world_size, shards) = (number("world_size", 4)? as u16, number("shards", 2)? as u16);
     let (elements, iters) = (number("elements", 6_250_000)?, number("iters", 20)?);
     let (k, slots) = (number("k", 0)? as u16, number("slots", 0)? as u16);
     let mtu = number("mtu", 1500)? as u16;
     let loss = given.remove("loss").unwrap_or("0".to_string());
-    let loss_percent = loss.parse().map_err(|_| format!("loss={loss} is no number"))?;
+    let loss_percent = loss.parse().map_err(|_| format!("loss={loss} is not a number"))?;
     let links = match given.remove("links").as_deref() {
         None | Some("loopback") => None,
         Some("unshaped") => Some(Shaping::Unshaped),
         Some(gbps) => {
-            let gbps = gbps.parse().map_err(|_| format!("links={gbps} is no rate"))?;
+            let gbps = gbps.parse().map_err(|_| format!("links={gbps} is not a rate"))?;
             Some(Shaping::gbps(gbps).map_err(|error| error.to_string())?)
         }
     };
     let protocol = given.remove("protocol").unwrap_or("switchml".to_string());
-    let protocol = protocols::named(&protocol).ok_or(format!("{protocol} is no protocol"))?;
+    let protocol = protocols::named(&protocol).ok_or(format!("{protocol} is not a protocol"))?;
     given.keys().next().map_or(Ok(()), |name| Err(format!("there is no option {name}")))?;
     Ok(Options { world_size, shards, elements, iters, k, slots, protocol, mtu, links, loss_percent })
 }
@@ -180,7 +182,7 @@ fn measure(group: &Group, options: &Options, input: &[f32], barrier: &Barrier) -
 }
 
 fn report(options: &Options, measured: &[Measured], cpu: &BTreeMap<String, f64>) {
-    let at = |measured: &Measured, part: f64| measured.seconds[(measured.seconds.len() as f64 * part) as usize];
+    let at = |measured: &Measured, share: f64| measured.seconds[(measured.seconds.len() as f64 * share) as usize];
     let bytes = options.elements as f64 * 4.0;
     for (rank, one) in measured.iter().enumerate() {
         let (socket, host) = (&one.stats.socket, &one.stats.host);

@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_process_that_joins_answers_and_only_what_was_asked_counts() {
+    fn only_the_process_that_joins_answers_and_only_its_answer_counts() {
         let question = packet(kind::CHALLENGE, 7, 99);
         assert_eq!(answer(&question, 98), None, "a member of another job receives it, and keeps silent");
         let right = answer(&question, 99).unwrap();
@@ -177,14 +177,14 @@ mod tests {
         assert_eq!(answer(&question[..COMMON_LEN], 99), None);
 
         let mut udp = UdpPort::open(([127, 0, 0, 1], 0).into(), 1 << 16, 1 << 16).unwrap();
-        let asked = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let (peer, elsewhere) = (asked.local_addr().unwrap(), SocketAddr::from(([127, 0, 0, 1], 9)));
+        let joining = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let (peer, elsewhere) = (joining.local_addr().unwrap(), SocketAddr::from(([127, 0, 0, 1], 9)));
         let (sender, mut answered) = oneshot::channel();
         let mut challenges = Challenges::default();
         challenges.ask(Time::ZERO, peer, udp.destination(peer), 99, MAX_ATTEMPTS, sender);
         challenges.handle_timeout(Time::ZERO, &mut udp);
         let mut question = [0; LEN];
-        assert_eq!(asked.recv(&mut question).unwrap(), LEN);
+        assert_eq!(joining.recv(&mut question).unwrap(), LEN);
         let right = answer(&question, 99).unwrap();
         assert!(challenges.on_response(elsewhere, &right), "from another address");
         let mut guessed = right;
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_peer_is_challenged_a_few_times_and_then_given_up() {
+    fn a_silent_peer_is_challenged_again_and_then_given_up() {
         let mut udp = UdpPort::open(([127, 0, 0, 1], 0).into(), 1 << 16, 1 << 16).unwrap();
         let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
         let peer = silent.local_addr().unwrap();

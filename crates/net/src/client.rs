@@ -182,7 +182,7 @@ impl ParentApi {
     pub fn join(&self, name: &JobName, body: &SwitchJoinBody, timeout: Duration) -> Result<ParentAnswer, ClientError> {
         let path = format!("/jobs/{name}/switches/join");
         let reply: SwitchJoinReply = self.client.post(&path, body, timeout.saturating_add(MARGIN))?;
-        reply.ascent(self.client.switch.ip()).ok_or_else(|| self.client.not_a_switch())
+        reply.answer(self.client.switch.ip()).ok_or_else(|| self.client.not_a_switch())
     }
 
     /// Leaves a job.

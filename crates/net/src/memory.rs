@@ -227,7 +227,7 @@ impl<T: Element> Tensor for KeptRange<T> {
             self.whole.write(wanted, &bytes[skipped..skipped + len]);
         }
     }
-    fn divide(&mut self, _block: Range<usize>, _world: u16) {
+    fn divide(&mut self, _block: Range<usize>, _world_size: u16) {
         unreachable!("{FORWARDED}");
     }
 }
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn the_input_is_left_unless_the_output_is_part_of_it() {
+    fn the_input_is_left_unless_the_output_overlaps_it() {
         let (mut data, mut other) = ([1.0f32; 6], [0.0f32; 6]);
         let spec = Spec::allreduce(6, DType::F32, ReduceOp::Sum);
         let (input, output) = (data.as_mut_ptr(), other.as_mut_ptr());

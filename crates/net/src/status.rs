@@ -128,10 +128,10 @@ pub struct PortStatus {
     pub pauses_taken: u64,
     /// Bytes that came in by this port and wait in the switch, in a lossless fabric.
     #[serde(default)]
-    pub held_bytes: u64,
+    pub buffered_bytes: u64,
     /// The most bytes of that kind so far.
     #[serde(default)]
-    pub peak_held_bytes: u64,
+    pub peak_buffered_bytes: u64,
     /// Packets that came in.
     pub rx_packets: u64,
     /// UDP payload bytes that came in.
@@ -146,9 +146,9 @@ pub struct SharedStatus {
     pub protocol: String,
     /// Slots, descriptors or aggregators in all.
     pub slots: u32,
-    /// Slots, descriptors or aggregators that some job holds.
-    pub slots_held: u32,
-    /// The most that were held at once.
+    /// Slots, descriptors or aggregators in use.
+    pub slots_in_use: u32,
+    /// The most that were in use at once.
     pub slots_peak: u32,
     /// Bytes of the whole shared memory; 0 where it was freed for other jobs.
     pub bytes: u64,

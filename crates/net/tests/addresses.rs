@@ -65,7 +65,7 @@ fn server_body(udp: SocketAddr) -> String {
 }
 
 #[test]
-fn a_member_keeps_its_address_whatever_strangers_claim() {
+fn a_member_keeps_its_address_whatever_others_claim() {
     let switch = switch();
     let addr = switch.listen_addr();
     let groups: Vec<Group> = thread::scope(|scope| {
@@ -91,12 +91,14 @@ fn a_member_keeps_its_address_whatever_strangers_claim() {
 }
 
 #[test]
-fn who_never_asked_is_sent_at_most_three_times_what_its_claimant_has_sent() {
+fn a_bystander_is_sent_at_most_three_times_what_its_claimant_has_sent() {
     let switch = switch();
     let bystander = UdpSocket::bind("127.0.0.1:0").unwrap();
     bystander.set_nonblocking(true).unwrap();
-    let whom = bystander.local_addr().unwrap();
-    for (path, body) in [("/jobs/reflected/switches/join", switch_body(whom)), ("/servers/watch", server_body(whom))] {
+    let victim = bystander.local_addr().unwrap();
+    for (path, body) in
+        [("/jobs/reflected/switches/join", switch_body(victim)), ("/servers/watch", server_body(victim))]
+    {
         let answer = post(switch.listen_addr(), path, &body);
         assert!(answer.contains("unproven"), "{answer}");
         let (mut sent, mut bytes) = (0, [0; 2048]);

@@ -54,7 +54,7 @@ fn on_ranks(
 }
 
 #[test]
-fn servers_sum_what_the_switch_has_no_room_for_of_several_jobs_at_once() {
+fn servers_sum_what_does_not_fit_the_switch_of_several_jobs_at_once() {
     for aggregators in [0, 16, 4096] {
         let switch = switch_with(served(), aggregators);
         let servers = servers(&switch, 2);
@@ -86,19 +86,19 @@ fn servers_sum_what_the_switch_has_no_room_for_of_several_jobs_at_once() {
             });
         }
         let status = client::status(switch.listen_addr()).unwrap();
-        assert!(status.switch.shared.iter().all(|shared| shared.slots_held == 0));
+        assert!(status.switch.shared.iter().all(|shared| shared.slots_in_use == 0));
     }
 }
 
 #[test]
-fn a_server_that_ends_is_told_on_every_rank_by_name() {
+fn every_rank_names_a_server_that_ends() {
     let switch = switch_with(served(), 16);
     for protocol in served() {
         let mut servers = servers(&switch, 2);
         let gone = servers[1].udp_addr();
         let ending = Mutex::new(servers.pop());
         let met = Barrier::new(2);
-        on_ranks(&switch, protocol, "bereft", 2, |group, rank| {
+        on_ranks(&switch, protocol, "without", 2, |group, rank| {
             sum_many_sizes(group, rank, PATIENCE);
             met.wait();
             if rank == 0 {

@@ -9,7 +9,7 @@ use tributary_numeric::ReduceOp;
 use tributary_proto::protocols;
 
 #[test]
-fn a_switch_at_every_address_answers_each_worker_from_the_one_that_it_asked_at() {
+fn a_switch_at_every_address_answers_each_worker_from_the_one_that_it_called() {
     let options = SwitchOptions { shards: 2, ..SwitchOptions::new("0.0.0.0:0".parse().unwrap()) };
     let switch = RunningSwitch::start(&options).unwrap();
     let port = switch.listen_addr().port();

@@ -44,7 +44,7 @@ fn options(switch: &RunningSwitch, protocol: &'static Protocol) -> ConnectOption
 }
 
 #[test]
-fn a_job_that_joins_at_a_leaf_is_formed_at_the_seat_installed_everywhere_and_removed_everywhere() {
+fn a_job_that_joins_at_a_leaf_is_formed_at_the_controller_installed_everywhere_and_removed_everywhere() {
     let fabric = fabric(0, "0123456789abcdef");
     let (leaf, top) = (start(&fabric, "leaf"), start(&fabric, "top"));
     until(&leaf, "a greeting", ready);
@@ -104,7 +104,7 @@ fn scrape(switch: &RunningSwitch, path: &str) -> String {
 }
 
 #[test]
-fn a_job_with_static_trees_is_planned_at_the_seat_and_its_trees_are_shown_everywhere() {
+fn a_job_with_static_trees_is_planned_at_the_controller_and_its_trees_are_shown_everywhere() {
     let fabric = fabric(5, "0123456789abcdef");
     let (leaf, top) = (start(&fabric, "leaf"), start(&fabric, "top"));
     until(&leaf, "a greeting", ready);
@@ -126,7 +126,7 @@ fn a_job_with_static_trees_is_planned_at_the_seat_and_its_trees_are_shown_everyw
 
 /// The sums of a tree are in its switches alone: one that comes back without them ends the job, by name.
 #[test]
-fn a_tree_whose_switch_was_started_again_is_told_to_its_ranks() {
+fn a_tree_whose_switch_was_started_again_fails_its_ranks() {
     let fabric = fabric(6, "0123456789abcdef");
     let (leaf, top) = (start(&fabric, "leaf"), start(&fabric, "top"));
     until(&leaf, "a greeting", ready);
@@ -171,7 +171,7 @@ fn a_leaf_that_is_started_again_gets_the_running_job_again() {
 }
 
 #[test]
-fn a_seat_that_is_started_again_finds_the_running_job_and_forms_new_ones() {
+fn a_controller_that_is_started_again_finds_the_running_job_and_forms_new_ones() {
     let fabric = fabric(4, "0123456789abcdef");
     let (leaf, top) = (start(&fabric, "leaf"), start(&fabric, "top"));
     until(&leaf, "a greeting", ready);
@@ -227,8 +227,8 @@ fn jobs_whose_machines_can_be_resized_divide_the_memory_of_a_fabric_while_they_s
         looked.wait();
         let slots: Vec<u16> = controller.jobs.iter().map(|job| job.slots).collect();
         assert!(slots.len() == JOBS && slots.iter().all(|&own| own == slots[0]), "{slots:?}");
-        let held: u64 = controller.jobs.iter().map(|job| job.memory_bytes).sum();
-        assert!(held <= 1 << 20 && held > 900 << 10, "{held} bytes");
+        let in_use: u64 = controller.jobs.iter().map(|job| job.memory_bytes).sum();
+        assert!(in_use <= 1 << 20 && in_use > 900 << 10, "{in_use} bytes");
         for job in &here.jobs {
             assert_eq!(job.trees[0].switches[0].order.as_ref().unwrap().wnd_cap, slots[0], "{}", job.name);
             assert!(!job.drops.contains_key("overflow"), "{:?}", job.drops);
@@ -237,7 +237,7 @@ fn jobs_whose_machines_can_be_resized_divide_the_memory_of_a_fabric_while_they_s
 }
 
 #[test]
-fn a_job_that_does_not_fit_beside_the_least_parts_of_others_is_refused_in_a_sentence() {
+fn a_job_that_does_not_fit_beside_the_least_shares_of_others_is_refused_in_a_sentence() {
     let protocol = protocols::ALL.iter().copied().find(|protocol| protocol.resizes).expect("one of them does");
     let keys = "memory = \"1 MiB\"\nqueue = \"4096 KiB\"\nelements_per_packet = 9000\n";
     let fabric = fabric_with(8, "0123456789abcdef", keys);
@@ -315,7 +315,7 @@ fn what_jobs_share_in_a_fabric_gives_way_at_every_switch_or_is_refused_with_a_se
 }
 
 #[test]
-fn a_switch_with_another_secret_is_no_part_of_the_fabric() {
+fn a_switch_with_another_secret_does_not_belong_to_the_fabric() {
     let ours = fabric(2, "0123456789abcdef");
     let theirs = Arc::new(FabricLayout { secret: "fedcba9876543210".into(), ..FabricLayout::clone(&ours) });
     let (leaf, top) = (start(&theirs, "leaf"), start(&ours, "top"));
@@ -327,23 +327,23 @@ fn a_switch_with_another_secret_is_no_part_of_the_fabric() {
 }
 
 #[test]
-fn without_its_seat_a_fabric_says_so_and_protocols_go_where_they_belong() {
+fn without_its_controller_a_fabric_says_so_and_protocols_go_where_they_belong() {
     let fabric = fabric(3, "0123456789abcdef");
     let leaf = start(&fabric, "leaf");
-    let complaint = |options: &ConnectOptions| Group::connect(options).map(drop).unwrap_err().to_string();
-    let error = complaint(&options(&leaf, protocols::named("canary").unwrap()));
+    let refusal = |options: &ConnectOptions| Group::connect(options).map(drop).unwrap_err().to_string();
+    let error = refusal(&options(&leaf, protocols::named("canary").unwrap()));
     assert!(error.contains("switch top, where this fabric's jobs are formed, cannot be asked"), "{error}");
     let _top = start(&fabric, "top");
-    let error = complaint(&options(&leaf, protocols::named("ring").unwrap()));
+    let error = refusal(&options(&leaf, protocols::named("ring").unwrap()));
     assert!(error.contains("ring is not for a fabric of switches: take switchml or canary"), "{error}");
     let lone = RunningSwitch::start(&SwitchOptions::new("127.0.0.1:0".parse().unwrap())).unwrap();
     let switch = lone.listen_addr().to_string();
     let trees =
         |protocol, trees| ConnectOptions { trees: Some(trees), ..options(&leaf, protocols::named(protocol).unwrap()) };
-    let error = complaint(&trees("canary", 2));
+    let error = refusal(&trees("canary", 2));
     assert!(error.contains("trees = 2: canary finds its trees itself"), "{error}");
-    assert!(complaint(&trees("switchml", 65)).contains("a job has 1 to 64 trees, not 65"));
-    let error = complaint(&ConnectOptions { switch: switch.clone(), ..trees("switchml", 2) });
+    assert!(refusal(&trees("switchml", 65)).contains("a job has 1 to 64 trees, not 65"));
+    let error = refusal(&ConnectOptions { switch: switch.clone(), ..trees("switchml", 2) });
     assert!(error.contains("trees = 2: one switch is one tree"), "{error}");
     let alone = ConnectOptions { switch, ..options(&leaf, protocols::named("canary").unwrap()) };
     Group::connect(&alone).map(Group::close).expect("one switch is a fabric of one");

@@ -70,7 +70,7 @@ impl Fabric {
         serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap_or_else(|_| panic!("{answer}"))
     }
 
-    /// Has these hosts join a job with so many slots; the answer to rank 0.
+    /// Has these hosts join a job with this many slots; the answer to rank 0.
     fn join(&self, protocol: &Protocol, job: &str, hosts: &[&str], slots: u16) -> Value {
         let body = |rank: usize| {
             json!({
@@ -149,8 +149,8 @@ fn jobs_behind_different_leaves_have_all_of_these_and_a_full_leaf_is_named() {
             assert_eq!(joined["slots"], 1_024, "{protocol} {joined}");
         }
         let status = client::status(fabric.controller().listen_addr()).unwrap();
-        let held: u64 = status.jobs.iter().map(|job| job.memory_bytes).sum();
-        assert!(held > 8 << 20, "one switch could not have had all: {held} bytes");
+        let in_use: u64 = status.jobs.iter().map(|job| job.memory_bytes).sum();
+        assert!(in_use > 8 << 20, "one switch could not have had all: {in_use} bytes");
         assert!(status.switch.memory_used_bytes <= 8 << 20, "{protocol}: {}", status.switch.memory_used_bytes);
         // What is left at a leaf is had with fewer slots, until nothing is.
         let (mut refused, mut slots) = (Value::Null, vec![1_024]);
@@ -208,7 +208,7 @@ fn a_dead_spine_is_named_and_so_is_one_with_too_little_memory_for_jobs_that_divi
 }
 
 #[test]
-fn jobs_that_share_a_machine_are_admitted_as_the_smallest_switch_has_room() {
+fn jobs_that_share_a_machine_are_admitted_as_the_smallest_switch_has_memory() {
     let fabric = Fabric::start(30, "memory = \"512 MiB\"\nmemory_at = { spine0 = \"1 MiB\" }");
     for protocol in protocols::ALL.iter().copied().filter(|protocol| protocol.shared.is_some()) {
         let refused = fabric.join(protocol, protocol.name, &LEFT, 64);

@@ -99,12 +99,12 @@ fn servers_on_offer_sum_for_a_fabrics_jobs_and_every_switch_shows_them() {
 }
 
 #[test]
-fn a_server_that_ends_is_told_by_name() {
+fn a_server_that_ends_is_named() {
     let both = Both::start(2, "servers = [\"away\", \"other\"]");
     for protocol in served() {
         let (stays, ends) = (both.offer("away", 0).unwrap(), both.offer("other", 0).unwrap());
         let gone = ends.udp_addr();
-        let group = Group::connect(&both.options(protocol, "bereft")).unwrap();
+        let group = Group::connect(&both.options(protocol, "without")).unwrap();
         sum_many_sizes(&group, 0, PATIENCE);
         ends.stop();
         let failed = group.allreduce_in_place(&mut vec![1i32; 200_000], ReduceOp::Sum, AGES).unwrap_err();
@@ -120,7 +120,7 @@ fn a_server_that_ends_is_told_by_name() {
 }
 
 #[test]
-fn a_seat_that_is_started_again_finds_a_jobs_servers_and_gives_them_the_next() {
+fn a_controller_that_is_started_again_finds_a_jobs_servers_and_gives_them_the_next() {
     let both = Both::start(3, "servers = [\"away\"]");
     let server = both.offer("away", 0).unwrap();
     let protocol = served().next().expect("one of them has servers");

@@ -1,4 +1,4 @@
-//! Trouble speaks, and disturbs nobody else: missing ranks, silent switches, strangers.
+//! Failures are reported, and disturb nobody else: missing ranks, silent switches, unauthorised clients.
 
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ fn a_rank_that_the_switch_calls_lost_or_that_left_ends_what_waits_for_it_long_be
             let all_failed = Barrier::new(3);
             on_every_rank(
                 &switch,
-                "bereft",
+                "without",
                 3,
                 |options| crate::support::speak(options, protocol),
                 |group, rank| {
@@ -161,7 +161,7 @@ fn a_switch_that_stops_or_forgets_the_job_is_named() {
 }
 
 #[test]
-fn ranks_that_disagree_on_size_are_told_on_every_rank() {
+fn ranks_that_disagree_on_size_fail_on_every_rank() {
     let switch = LocalSwitch::start(1);
     on_every_rank(
         &switch,
@@ -207,11 +207,11 @@ fn closing_a_group_ends_what_is_under_way_and_a_wait_that_is_too_short_says_so()
     );
 }
 
-/// What is thrown at the switch, each so many times.
+/// What is thrown at the switch, each this many times.
 const COPIES: u64 = 300;
 
 #[test]
-fn strangers_are_counted_by_reason_and_change_no_result() {
+fn rejected_packets_are_counted_by_reason_and_change_no_result() {
     let switch = LocalSwitch::start(1);
     let started = Barrier::new(3);
     let shard = switch.shards[0].udp_addr();
@@ -250,10 +250,10 @@ fn strangers_are_counted_by_reason_and_change_no_result() {
 }
 
 /// Looks again until what is seen is `right`, or patience ends.
-fn eventually<T>(look: impl Fn() -> T, right: impl Fn(&T) -> bool) -> T {
+fn eventually<T>(sample: impl Fn() -> T, right: impl Fn(&T) -> bool) -> T {
     let start = Instant::now();
     loop {
-        let seen = look();
+        let seen = sample();
         if right(&seen) || start.elapsed() > PATIENCE {
             return seen;
         }
@@ -261,7 +261,7 @@ fn eventually<T>(look: impl Fn() -> T, right: impl Fn(&T) -> bool) -> T {
     }
 }
 
-/// One packet of each kind that a stranger may send; the key is the one that the test's rendezvous gives to job 1.
+/// One packet of each kind that an unauthorised client may send; the key is the one that the test's rendezvous gives to job 1.
 fn throw_garbage(shard: std::net::SocketAddr) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let header = |job, key| {
@@ -300,7 +300,7 @@ impl Rendezvous for WrongKey {
 }
 
 #[test]
-fn a_worker_with_a_wrong_key_is_told_that_its_packets_are_not_answered() {
+fn a_worker_with_a_wrong_key_reports_that_its_packets_are_not_answered() {
     let switch = LocalSwitch::start(1);
     let result = Group::connect_through(&switch.options("key", 0, 1), Arc::new(WrongKey(Arc::clone(&switch))));
     let Err(error @ ConnectError::UdpSilent { .. }) = result else { panic!("connected") };

@@ -39,18 +39,18 @@ fn sum(group: &Group) -> bool {
 fn a_sum_that_waits_for_a_rank_is_complete_before_the_switch_ends() {
     let switch = start();
     let [early, late] = pair(&switch);
-    let (asked, is_asked) = mpsc::channel();
+    let (stop_sender, stop_requested) = mpsc::channel();
     thread::scope(|scope| {
         let early = scope.spawn(move || sum(&early));
         let late = scope.spawn(move || {
-            is_asked.recv_timeout(PATIENCE).expect("the switch is asked to stop");
+            stop_requested.recv_timeout(PATIENCE).expect("the switch is asked to stop");
             sum(&late)
         });
-        let mut looks = 0;
+        let mut polls = 0;
         let rested = switch.finish(|| {
-            looks += 1;
-            if looks == 3 {
-                asked.send(()).expect("the late rank waits");
+            polls += 1;
+            if polls == 3 {
+                stop_sender.send(()).expect("the late rank waits");
             }
             false
         });
@@ -61,19 +61,19 @@ fn a_sum_that_waits_for_a_rank_is_complete_before_the_switch_ends() {
 }
 
 #[test]
-fn a_rank_that_never_comes_does_not_hold_a_switch_that_is_asked_twice_and_nobody_joins_meanwhile() {
+fn a_rank_that_never_comes_does_not_keep_a_switch_from_stopping_and_nobody_joins_meanwhile() {
     let switch = start();
     let [early, absent] = pair(&switch);
     thread::scope(|scope| {
         let early = scope.spawn(move || sum(&early));
-        let mut looks = 0;
+        let mut polls = 0;
         let rested = switch.finish(|| {
-            looks += 1;
-            if looks == 1 {
+            polls += 1;
+            if polls == 1 {
                 let refused = Group::connect(&options(&switch, "another", 0, 1)).err().expect("no joins any more");
                 assert!(refused.to_string().contains("stopping"), "{refused}");
             }
-            looks == 3
+            polls == 3
         });
         assert!(!rested.unwrap(), "one rank still waits");
         switch.stop();

@@ -48,7 +48,7 @@ const JOBS: u32 = 2_000;
 const SLACK_BYTES: isize = 8 * 1024;
 
 /// A job from its join to its end: sums, what an operator reads meanwhile, and packets that are nobody's.
-fn job(switch: SocketAddr, number: u32, strangers: &UdpSocket) {
+fn job(switch: SocketAddr, number: u32, unauthorised: &UdpSocket) {
     let options = ConnectOptions {
         switch: switch.to_string(),
         job: format!("job-{number}"),
@@ -64,7 +64,7 @@ fn job(switch: SocketAddr, number: u32, strangers: &UdpSocket) {
     let group = Group::connect(&options).unwrap();
     let mut data = vec![number as i32; 1 + number as usize * 37 % 2_000];
     group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
-    strangers.send_to(&number.to_be_bytes().repeat(1 + number as usize % 20), switch).unwrap();
+    unauthorised.send_to(&number.to_be_bytes().repeat(1 + number as usize % 20), switch).unwrap();
     if number.is_multiple_of(10) {
         assert_eq!(client::status(switch).unwrap().jobs.len(), 1);
         assert!(job_metrics(switch).contains(&format!("job-{number}")));
@@ -81,7 +81,7 @@ fn job_metrics(switch: SocketAddr) -> String {
 }
 
 /// Waits until no job and no worker's thread is left, and no more than `most` bytes are out; how many are.
-fn settled(switch: SocketAddr, most: isize) -> isize {
+fn live_at_rest(switch: SocketAddr, most: isize) -> isize {
     let start = Instant::now();
     loop {
         let empty = client::status(switch).unwrap().jobs.is_empty();
@@ -119,12 +119,12 @@ fn after_thousands_of_jobs_a_switch_holds_as_much_memory_and_as_many_threads_as_
         RunningSwitch::start(&SwitchOptions { shards: SHARDS, ..SwitchOptions::new("127.0.0.1:0".parse().unwrap()) })
             .unwrap();
     let addr = switch.listen_addr();
-    let strangers = UdpSocket::bind("127.0.0.1:0").unwrap();
-    (0..WARM_UP).for_each(|number| job(addr, number, &strangers));
+    let unauthorised = UdpSocket::bind("127.0.0.1:0").unwrap();
+    (0..WARM_UP).for_each(|number| job(addr, number, &unauthorised));
     // The smallest of several looks: what is under way at one is not at another.
-    let warm = (0..5).map(|_| settled(addr, isize::MAX)).min().unwrap();
-    (WARM_UP..WARM_UP + JOBS).for_each(|number| job(addr, number, &strangers));
-    let live = settled(addr, warm + SLACK_BYTES);
+    let warm = (0..5).map(|_| live_at_rest(addr, isize::MAX)).min().unwrap();
+    (WARM_UP..WARM_UP + JOBS).for_each(|number| job(addr, number, &unauthorised));
+    let live = live_at_rest(addr, warm + SLACK_BYTES);
     assert!(live <= warm + SLACK_BYTES, "{} bytes more after {JOBS} jobs", live - warm);
     assert_eq!(threads(), before + SHARDS + 1, "a thread for each shard and one for the control plane");
     switch.stop();

@@ -86,8 +86,8 @@ struct Worker {
 impl Worker {
     fn new(switch: SocketAddr, job: &str, rank: u16, world_size: u16) -> Worker {
         let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let asked = crate::support::join_request(protocols::ALL[0], job, rank, world_size, &udp);
-        let request = JoinRequest { suggested_slots: 8, timeout: Duration::from_secs(20), ..asked };
+        let request_of_a_rank = crate::support::join_request(protocols::ALL[0], job, rank, world_size, &udp);
+        let request = JoinRequest { suggested_slots: 8, timeout: Duration::from_secs(20), ..request_of_a_rank };
         Worker { udp, rendezvous: HttpRendezvous::new(switch).unwrap(), request }
     }
 

@@ -106,42 +106,71 @@ fn the_documentation_has_every_metric_and_no_other() {
         texts[1] += &get(addr, "/metrics/jobs");
         group.close();
     }
-    let tables = [table(metrics::of_switches(), "", &texts[0]), table(metrics::of_jobs(), "`name` `id`", &texts[1])];
+    let tables = [table(metrics::of_switches()), table(metrics::of_jobs()), protocols_table(&texts)];
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
     let text = std::fs::read_to_string(&page).unwrap();
     let mut made = String::new();
-    let mut parts = text.split(BEGIN);
-    made += parts.next().unwrap();
+    let mut sections = text.split(BEGIN);
+    made += sections.next().unwrap();
     let mut tables = tables.iter();
-    for part in parts {
-        let rest = part.split_once(END).expect("a table has an end").1;
-        write!(made, "{BEGIN}\n{}\n{END}{rest}", tables.next().expect("there are two tables")).unwrap();
+    for section in sections {
+        let rest = section.split_once(END).expect("a table has an end").1;
+        write!(made, "{BEGIN}\n{}\n{END}{rest}", tables.next().expect("there are three tables")).unwrap();
     }
-    assert!(tables.next().is_none(), "both tables have their places");
+    assert!(tables.next().is_none(), "the page has all tables");
     if std::env::var_os("TRIBUTARY_BLESS").is_some() {
         std::fs::write(&page, &made).unwrap();
     }
     let differs = made.lines().zip(text.lines()).find(|(made, text)| made != text);
     assert!(
         made == text || std::env::var_os("TRIBUTARY_BLESS").is_some(),
-        "TRIBUTARY_BLESS=1 writes it anew: {differs:?}"
+        "TRIBUTARY_BLESS=1 writes it again: {differs:?}"
     );
 }
 
-/// A row for each family: those that are declared, then those that protocols name.
-fn table(declared: &[Family], labels_of_own: &str, text: &str) -> String {
+/// A row for each family that is declared.
+fn table(declared: &[Family]) -> String {
     let mut rows = vec!["| name | kind | labels | what it says |".to_owned(), "|---|---|---|---|".to_owned()];
     for family in declared {
         let labels: Vec<String> = family.labels.iter().map(|label| format!("`{label}`")).collect();
         rows.push(format!("| `{}` | {} | {} | {} |", family.name(), family.kind.name(), labels.join(" "), family.help));
     }
-    let names: BTreeSet<String> = declared.iter().map(Family::name).collect();
-    let helps = text.lines().filter_map(|line| line.strip_prefix("# HELP ")?.split_once(' '));
-    let kinds: BTreeMap<_, _> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).collect();
-    let own: BTreeMap<&str, &str> = helps.filter(|(name, _)| !names.contains(*name)).collect();
-    for (name, help) in own {
-        assert!(name.starts_with(PREFIX));
-        rows.push(format!("| `{name}` | {} | {labels_of_own} | {help} |", kinds[name]));
+    rows.join("\n")
+}
+
+/// A row for each figure that protocols name themselves: which protocols have it, and in which families.
+fn protocols_table(texts: &[String; 2]) -> String {
+    let declared: BTreeSet<String> =
+        metrics::of_switches().iter().chain(metrics::of_jobs()).map(Family::name).collect();
+    let mut figures: BTreeMap<[&str; 3], [BTreeSet<&str>; 2]> = BTreeMap::new();
+    for text in texts {
+        let helps = text.lines().filter_map(|line| line.strip_prefix("# HELP ")?.split_once(' '));
+        let kinds: BTreeMap<_, _> =
+            text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).collect();
+        for (name, help) in helps.filter(|(name, _)| !declared.contains(*name)) {
+            let (protocol, family, figure) = own_figure(name);
+            let [protocols, families] = figures.entry([figure, kinds[name], help]).or_default();
+            protocols.insert(protocol);
+            families.insert(family);
+        }
+    }
+    let list = |items: &BTreeSet<&str>| items.iter().map(|item| format!("`{item}`")).collect::<Vec<_>>().join(" ");
+    let mut rows =
+        vec!["| NAME | kind | PROTOCOL | of | what it says |".to_owned(), "|---|---|---|---|---|".to_owned()];
+    for ([figure, kind, help], [protocols, families]) in &figures {
+        rows.push(format!("| `{figure}` | {kind} | {} | {} | {help} |", list(protocols), list(families)));
     }
     rows.join("\n")
+}
+
+/// The protocol in a family's name as it stands there, what the family is of, and the protocol's own name for the figure.
+fn own_figure(name: &str) -> (&str, &str, &str) {
+    let rest = name.strip_prefix(PREFIX).and_then(|rest| rest.strip_prefix('_')).expect(name);
+    let has_name = |protocol: &&&Protocol| {
+        rest.strip_prefix(&protocol.name.replace('-', "_")).is_some_and(|rest| rest.starts_with('_'))
+    };
+    let len = protocols::ALL.iter().find(has_name).unwrap_or_else(|| panic!("{name} names no protocol")).name.len();
+    let figure = &rest[len + 1..];
+    let of = |family| figure.strip_prefix(family)?.strip_prefix('_').map(|figure| (&rest[..len], family, figure));
+    of("jobs").or_else(|| of("job")).unwrap_or((&rest[..len], "shared", figure))
 }

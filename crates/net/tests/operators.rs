@@ -32,8 +32,8 @@ fn switch(parent: Option<&RunningSwitch>) -> RunningSwitch {
     RunningSwitch::start(&SwitchOptions { parent: parent.map(RunningSwitch::listen_addr), ..options() }).unwrap()
 }
 
-fn operator(place: &str) -> Arc<dyn CustomOp> {
-    Arc::new(source::operator(&Sandbox::new(), place, None).unwrap())
+fn operator(source_name: &str) -> Arc<dyn CustomOp> {
+    Arc::new(source::operator(&Sandbox::new(), source_name, None).unwrap())
 }
 
 /// The operator that this WAT is, whose elements are words of 32 bits; `$a` and `$b` are in, and `$a` comes out.
@@ -95,7 +95,7 @@ fn on_ranks<T: Send>(
     })
 }
 
-/// Elements of a rank: floats that are no ordinary numbers among them.
+/// Elements of a rank: special floats among them.
 fn input(rank: u16, bytes: usize) -> Vec<u8> {
     let value = |i: usize| {
         let value = ((i * 7 + usize::from(rank) * 31) % 97) as f32 / 8.0 - 5.0;
@@ -133,14 +133,14 @@ fn every_operator_gives_what_the_same_module_gives_at_home_on_one_switch_and_in_
 }
 
 #[test]
-fn ranks_with_different_operators_are_told_who_differs() {
+fn ranks_with_different_operators_learn_who_differs() {
     let switch = switch(None);
     let (xor, maxloc) = (operator("xor"), operator("int4x2"));
     let choose = |rank| if rank == 1 { Arc::clone(&maxloc) } else { Arc::clone(&xor) };
     let errors = on_ranks(&[&switch; 3], "differ", choose, |group, _| group.err().map(|error| error.to_string()));
     let [one, other] = [&xor, &maxloc].map(|operator| operator.hash().to_string());
-    let told = errors.iter().flatten().filter(|error| error.contains(&one) && error.contains(&other)).count();
-    assert!(told >= 2, "{errors:?}");
+    let named = errors.iter().flatten().filter(|error| error.contains(&one) && error.contains(&other)).count();
+    assert!(named >= 2, "{errors:?}");
 }
 
 #[test]
@@ -184,8 +184,8 @@ fn an_operator_that_fails_ends_its_own_job_with_a_sentence_and_no_other() {
                 },
             );
             for error in &errors {
-                let told = error.contains("the operator operator (SHA-256 ") && error.contains(what);
-                assert!(told && error.contains("at the switch 127.0.0.1:"), "{name}: {error}");
+                let named = error.contains("the operator operator (SHA-256 ") && error.contains(what);
+                assert!(named && error.contains("at the switch 127.0.0.1:"), "{name}: {error}");
             }
         }
         assert_eq!(others.join().unwrap(), [true, true]);

@@ -41,7 +41,7 @@ fn bytes(output: &[f32]) -> Vec<u8> {
 }
 
 #[test]
-fn the_bits_are_those_of_the_tree_in_worlds_of_1_2_3_and_8_for_every_size() {
+fn the_bits_are_those_of_the_tree_with_1_2_3_and_8_ranks_for_every_length() {
     for (world_size, shards) in [(1, 1), (2, 2), (3, 1), (8, 4)] {
         let switch = LocalSwitch::start(shards);
         let adjust = |options: &mut ConnectOptions| speak(options, &PROTOCOL);
@@ -127,7 +127,7 @@ fn in_levels_all_ranks_have_the_same_bits_and_sums_are_rounded_once() {
 }
 
 #[test]
-fn where_averages_may_lack_ranks_nothing_else_is_done_and_who_is_late_is_told_of() {
+fn where_averages_may_lack_ranks_nothing_else_is_done_and_who_is_late_is_reported() {
     let switch = LocalSwitch::start(2);
     let adjust = |options: &mut ConnectOptions| {
         speak(options, &PROTOCOL);
@@ -203,8 +203,8 @@ fn eight_jobs_divide_a_small_switch_while_they_sum_and_nothing_overflows() {
         assert_eq!(seen.jobs.len(), JOBS);
         let slots: Vec<u16> = seen.jobs.iter().map(|job| job.slots).collect();
         assert!(slots.iter().all(|&own| own == slots[0]), "{slots:?}");
-        let held: u64 = seen.jobs.iter().map(|job| job.memory_bytes).sum();
-        assert!(held <= 512 << 10 && held > 460 << 10, "{held} bytes");
+        let in_use: u64 = seen.jobs.iter().map(|job| job.memory_bytes).sum();
+        assert!(in_use <= 512 << 10 && in_use > 460 << 10, "{in_use} bytes");
         let overflows = seen.jobs.iter().filter_map(|job| job.drops.get("overflow"));
         assert_eq!(overflows.sum::<u64>(), 0);
         for job in &seen.jobs {
@@ -250,8 +250,8 @@ fn in_levels_each_switch_divides_its_own_memory_while_jobs_sum() {
         looked.wait();
         let slots: Vec<u16> = seen.jobs.iter().map(|job| job.slots).collect();
         assert!(slots.len() == JOBS && slots.iter().all(|&own| own == slots[0] && own >= 8), "{slots:?}");
-        let held: u64 = seen.jobs.iter().map(|job| job.memory_bytes).sum();
-        assert!(held <= 512 << 10 && held > 400 << 10, "one client has half: {held} bytes");
+        let in_use: u64 = seen.jobs.iter().map(|job| job.memory_bytes).sum();
+        assert!(in_use <= 512 << 10 && in_use > 400 << 10, "one client has half: {in_use} bytes");
         assert!(seen.jobs.iter().all(|job| !job.drops.contains_key("overflow")));
     });
 }
@@ -279,8 +279,12 @@ fn a_job_that_has_summed_is_in_status_with_its_tree_however_lately_somebody_look
         let name = format!("lately{turn}");
         let group = Group::connect(&at(&switch, &name, 0, 1)).unwrap();
         group.allreduce_in_place(&mut input(0, 1_000), ReduceOp::Sum, PATIENCE).unwrap();
-        let told = status().jobs.into_iter().find(|job| job.name == name).expect("the job runs");
-        assert_eq!((told.trees.len(), told.blocks > 0), (2, true), "a tree in each shard, in turn {turn}");
+        let status_of_job = status().jobs.into_iter().find(|job| job.name == name).expect("the job runs");
+        assert_eq!(
+            (status_of_job.trees.len(), status_of_job.blocks > 0),
+            (2, true),
+            "a tree in each shard, in turn {turn}"
+        );
         group.close();
     }
 }
@@ -305,12 +309,12 @@ fn status_names_the_port_that_the_head_waits_for_and_the_ranks_behind_it() {
     // What the head of the first tree waits for, once something waits at its switch.
     let head = |switch: &RunningSwitch| {
         let job = client::status(switch.listen_addr()).unwrap().jobs.into_iter().find(|job| job.name == "head")?;
-        let part = job.trees.into_iter().next()?.switches.into_iter().find(|part| part.order.is_some())?;
-        let order = part.order?;
-        let ports = part.children.iter().filter(|child| order.waits_for.contains(&child.node));
+        let switch = job.trees.into_iter().next()?.switches.into_iter().find(|switch| switch.order.is_some())?;
+        let order = switch.order?;
+        let ports = switch.children.iter().filter(|child| order.waits_for.contains(&child.node));
         let behind: Vec<u16> = ports.flat_map(|child| child.ranks.clone()).collect();
-        assert_eq!(behind, order.waits_for_ranks, "{:?} of {:?}", order.waits_for, part.children);
-        let holds = order.held.iter().any(|&held| held > 0);
+        assert_eq!(behind, order.waits_for_ranks, "{:?} of {:?}", order.waits_for, switch.children);
+        let holds = order.queued.iter().any(|&queued| queued > 0);
         holds.then_some((order.waits_for.len(), order.waits_for_ranks, order.expected_vid))
     };
     let until = |switch: &RunningSwitch, ranks: &[u16]| {

@@ -102,7 +102,7 @@ fn each(protocols: impl Iterator<Item = &'static Protocol>, test: impl Fn(&'stat
 }
 
 #[test]
-fn a_switch_tells_which_collective_ranks_are_in_and_who_is_not() {
+fn a_switch_reports_which_collective_ranks_are_in_and_who_is_not() {
     each(protocols::ALL.iter().copied(), |protocol| {
         let switch = start(None);
         late_twice(protocol, &switch, &switch, &[(&switch, &[0, 1, 2])]);
@@ -110,7 +110,7 @@ fn a_switch_tells_which_collective_ranks_are_in_and_who_is_not() {
 }
 
 #[test]
-fn the_switch_above_hears_of_all_ranks_and_one_below_of_its_own() {
+fn the_parent_switch_knows_of_all_ranks_and_a_child_switch_of_its_own() {
     let in_levels = protocols::ALL.iter().copied().filter(|protocol| protocol.placement == Placement::Trees);
     each(in_levels, |protocol| {
         let top = start(None);

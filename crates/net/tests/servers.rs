@@ -105,7 +105,7 @@ fn without_servers_each_worker_is_one_besides() {
 }
 
 #[test]
-fn a_server_that_ends_is_told_on_every_rank_by_name_and_the_next_job_does_without() {
+fn every_rank_names_a_server_that_ends_and_the_next_job_does_without() {
     let switch = switch();
     let servers = [server(&switch), server(&switch)];
     let mut addrs: Vec<SocketAddr> = servers.iter().map(RunningServer::udp_addr).collect();
@@ -115,7 +115,7 @@ fn a_server_that_ends_is_told_on_every_rank_by_name_and_the_next_job_does_withou
     let number = addrs.iter().position(|&addr| addr == gone).unwrap() as u16;
     let ending = std::sync::Mutex::new(Some(first));
     let met = Barrier::new(2);
-    on_every_rank(&switch, "bereft", 2, |group, rank| {
+    on_every_rank(&switch, "without", 2, |group, rank| {
         sum_many_sizes(&group, rank, PATIENCE);
         met.wait();
         if rank == 0 {

@@ -104,16 +104,16 @@ fn counted(status: &SwitchStatus, protocol: &Protocol, name: &str) -> u64 {
     let shared = status.switch.shared.iter().find(|shared| shared.protocol == protocol.name).expect("a machine");
     match shared.metrics.iter().find(|metric| metric.name == name).expect("a figure").value {
         MetricNumber::Counter(count) => count,
-        MetricNumber::Gauge(value) => panic!("{name} is no counter: {value}"),
+        MetricNumber::Gauge(value) => panic!("{name} is not a counter: {value}"),
     }
 }
 
-fn nothing_held(status: &SwitchStatus) -> bool {
-    status.jobs.is_empty() && status.switch.shared.iter().all(|shared| shared.slots_held == 0)
+fn nothing_in_use(status: &SwitchStatus) -> bool {
+    status.jobs.is_empty() && status.switch.shared.iter().all(|shared| shared.slots_in_use == 0)
 }
 
 #[test]
-fn integers_sum_exactly_in_worlds_of_1_2_3_and_8_for_every_size_and_nothing_stays_held() {
+fn integers_sum_exactly_with_1_2_3_and_8_ranks_for_every_size_and_no_slot_stays_in_use() {
     let switch = switch_with(with_aggregators(), 4096);
     for protocol in sharing() {
         for world_size in [1, 2, 3, 8] {
@@ -124,7 +124,7 @@ fn integers_sum_exactly_in_worlds_of_1_2_3_and_8_for_every_size_and_nothing_stay
             });
         }
     }
-    until(&switch, "the end", nothing_held);
+    until(&switch, "the end", nothing_in_use);
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn integers_sum_exactly_under_every_congestion_controller() {
             });
         }
     }
-    until(&switch, "the end", nothing_held);
+    until(&switch, "the end", nothing_in_use);
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn floats_have_the_same_bits_on_every_rank() {
 }
 
 #[test]
-fn with_room_for_all_blocks_the_switch_sums_and_with_room_for_none_servers_do() {
+fn with_aggregators_for_all_blocks_the_switch_sums_and_with_none_servers_do() {
     for protocol in with_aggregators() {
         for (aggregators, in_network) in [(1 << 14, true), (0, false)] {
             let switch = switch_with(with_aggregators(), aggregators);
@@ -183,7 +183,7 @@ fn with_room_for_all_blocks_the_switch_sums_and_with_room_for_none_servers_do() 
                     assert_eq!(host.blocks_in_network > 0, in_network, "{} with {aggregators}", protocol.name);
                 }
             }
-            let status = until(&switch, "the end", nothing_held);
+            let status = until(&switch, "the end", nothing_in_use);
             // Every rank but the block's own server's has sent it, and each of these found no room.
             let overflowed = counted(&status, protocol, "overflowed");
             assert_eq!(overflowed >= 3 * blocks, !in_network, "{overflowed} of {}", protocol.name);
@@ -201,23 +201,23 @@ fn two_jobs_share_one_aggregator_and_both_are_served() {
                 scope.spawn(move || on_ranks(switch, protocol, job, 3, |group, rank| sum(group, rank, 3, 50_021)));
             }
         });
-        let status = until(&switch, "the end", nothing_held);
+        let status = until(&switch, "the end", nothing_in_use);
         assert_eq!(status.switch.shared[0].slots_peak, 1, "{}", protocol.name);
         assert!(counted(&status, protocol, "overflowed") > 0, "{}", protocol.name);
     }
 }
 
 #[test]
-fn members_are_heard_while_their_job_stands_still() {
+fn members_send_signs_of_life_while_their_job_stands_still() {
     let switch = switch_with(with_aggregators(), 16);
     for protocol in sharing() {
         on_ranks(&switch, protocol, "idle", 2, |group, rank| {
             sum(group, rank, 2, 10);
-            let heard = |status: &SwitchStatus| {
+            let both_alive = |status: &SwitchStatus| {
                 let job = status.jobs.iter().find(|job| job.protocol == protocol.name).expect("the job");
                 job.members.len() == 2 && job.members.iter().all(|member| member.last_seen_s_ago.is_some())
             };
-            until(&switch, "signs of life of both", heard);
+            until(&switch, "signs of life of both", both_alive);
             // Nobody leaves before the other one has seen it.
             sum(group, rank, 2, 10);
         });
@@ -230,7 +230,7 @@ fn switch_of(memory_bytes: usize) -> RunningSwitch {
 }
 
 #[test]
-fn what_jobs_share_is_part_of_the_switchs_memory_and_gives_way_when_no_job_uses_it() {
+fn what_jobs_share_counts_as_the_switchs_memory_and_gives_way_when_no_job_uses_it() {
     // Less than two of these machines take.
     let switch = switch_of(60 << 20);
     let mut protocols = sharing().collect::<Vec<_>>();
@@ -251,13 +251,13 @@ fn what_jobs_share_is_part_of_the_switchs_memory_and_gives_way_when_no_job_uses_
             assert!(used < 60 << 20);
             sum(group, rank, 2, 7);
         });
-        let status = until(&switch, "the end", nothing_held);
+        let status = until(&switch, "the end", nothing_in_use);
         assert!(status.switch.memory_used_bytes > 30 << 20, "it stays: {:?}", status.switch.shared);
     }
 }
 
 #[test]
-fn a_switch_without_room_for_what_jobs_share_refuses_them_and_serves_others() {
+fn a_switch_without_memory_for_what_jobs_share_refuses_them_and_serves_others() {
     let switch = switch_of(8 << 20);
     for protocol in sharing() {
         let refusal = Group::connect(&options(&switch, protocol, "large", 0, 2)).err().expect("a refusal").to_string();
@@ -317,9 +317,9 @@ fn more_workers_than_a_set_of_ports_holds_are_refused_with_a_sentence_and_leave_
             let job = JobInstall::of_workers(name, protocol, config, members, [127, 0, 0, 1].into());
             shard.install(job).wait().unwrap()
         };
-        let (most, few) = (PortSet::CAPACITY as u16, 2);
-        install(1, most - 1).expect("as many as there may be, but for one");
-        let refusal = install(2, few).expect_err("one too many").to_string();
+        let (most, two) = (PortSet::CAPACITY as u16, 2);
+        install(1, most - 1).expect("as many as there may be, except for one");
+        let refusal = install(2, two).expect_err("one too many").to_string();
         let expected = format!("{} distinguishes the first {most} workers of a switch", protocol.name);
         assert!(refusal.starts_with(&expected), "{refusal}");
         install(3, 1).expect("the last one finds its port");

@@ -49,7 +49,7 @@ fn check(group: &Group, rank: u16, world_size: u16) {
 }
 
 #[test]
-fn sparse_tensors_sum_exactly_in_worlds_of_1_and_3_in_tables_and_arrays() {
+fn sparse_tensors_sum_exactly_with_1_and_3_ranks_in_tables_and_arrays() {
     let switch = LocalSwitch::start(2);
     for (world_size, job) in [(1, "one"), (3, "three")] {
         on_every_rank(
@@ -65,7 +65,7 @@ fn sparse_tensors_sum_exactly_in_worlds_of_1_and_3_in_tables_and_arrays() {
 }
 
 #[test]
-fn what_is_no_sparse_tensor_is_refused_before_anything_is_sent_and_the_group_goes_on() {
+fn what_is_not_a_sparse_tensor_is_refused_before_anything_is_sent_and_the_group_goes_on() {
     let switch = LocalSwitch::start(1);
     on_every_rank(
         &switch,

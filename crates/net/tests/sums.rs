@@ -33,7 +33,7 @@ fn check(world_size: u16, round: u32, output: &[i32]) {
 }
 
 #[test]
-fn integers_sum_exactly_in_worlds_of_1_2_3_and_8_for_every_size() {
+fn integers_sum_exactly_with_1_2_3_and_8_ranks_for_every_length() {
     for (world_size, shards) in [(1, 1), (2, 2), (3, 1), (8, 2)] {
         let switch = LocalSwitch::start(shards);
         on_every_rank(
@@ -56,7 +56,7 @@ fn integers_sum_exactly_in_worlds_of_1_2_3_and_8_for_every_size() {
 }
 
 #[test]
-fn a_world_of_32_and_a_ring_of_hosts_sum_exactly_too() {
+fn a_job_of_32_ranks_and_a_ring_of_hosts_sum_exactly_too() {
     let switch = LocalSwitch::start(2);
     for (protocol, world_size) in [
         (protocols::named("switchml").unwrap(), 32),
@@ -93,7 +93,7 @@ fn input_and_output_may_be_the_same_memory() {
 }
 
 #[test]
-fn each_rank_gets_its_part_of_the_sum_and_all_parts_come_together() {
+fn each_rank_gets_its_shard_of_the_sum_and_all_shards_come_together() {
     let switch = LocalSwitch::start(2);
     let is_here = |protocol: &&Protocol| protocol.placement != Placement::EveryHop;
     let differ = |protocol: &&Protocol| protocol.rooted_is_unicast || protocol.hosts_forward_results;
@@ -102,9 +102,9 @@ fn each_rank_gets_its_part_of_the_sum_and_all_parts_come_together() {
         on_every_rank(&switch, &format!("parts of {}", protocol.name), 3, adjust, |group, rank| {
             for (round, len) in [0, 1, 65, 20_011].into_iter().enumerate() {
                 let input = input(rank, round as u32, 3 * len);
-                let (mut part, mut whole) = (vec![0; len], vec![0; 3 * len]);
-                group.reduce_scatter(&input, &mut part, ReduceOp::Sum, PATIENCE).unwrap();
-                group.all_gather(&part, &mut whole, PATIENCE).unwrap();
+                let (mut shard, mut whole) = (vec![0; len], vec![0; 3 * len]);
+                group.reduce_scatter(&input, &mut shard, ReduceOp::Sum, PATIENCE).unwrap();
+                group.all_gather(&shard, &mut whole, PATIENCE).unwrap();
                 check(3, round as u32, &whole);
             }
             let error = group.reduce_scatter(&[1, 2, 3, 4], &mut [0], ReduceOp::Sum, PATIENCE).unwrap_err();
@@ -141,7 +141,7 @@ fn floats_come_out_bit_identical_and_close_to_the_exact_sum() {
 }
 
 #[test]
-fn short_packets_and_few_slots_give_the_same_sums() {
+fn short_packets_and_a_small_pool_give_the_same_sums() {
     for (elements, slots) in [(64, 2), (256, 8), (1, 1)] {
         let switch = LocalSwitch::start(1);
         let adjust = |options: &mut ConnectOptions| {
@@ -300,7 +300,7 @@ fn a_broadcast_brings_the_roots_bits_to_every_rank_whatever_they_are() {
 }
 
 #[test]
-fn ranks_that_name_different_roots_are_told_at_once_with_both() {
+fn ranks_that_name_different_roots_fail_at_once_with_both() {
     let switch = LocalSwitch::start(1);
     for protocol in [protocols::named("switchml").unwrap(), protocols::named("ring").unwrap()] {
         for is_broadcast in [false, true] {

@@ -30,8 +30,8 @@ fn receive(port: &mut UdpPort, count: usize) -> Vec<Packet> {
             thread::sleep(Duration::from_micros(100));
         }
         for message in &inbox.messages {
-            for place in message.segments() {
-                packets.push(Packet { from: message.from, bytes: inbox.memory[place].to_vec(), ecn: message.ecn });
+            for range in message.segments() {
+                packets.push(Packet { from: message.from, bytes: inbox.memory[range].to_vec(), ecn: message.ecn });
             }
         }
     }
@@ -71,8 +71,8 @@ fn a_run_arrives_packet_by_packet_with_its_marks_on_ipv4_and_ipv6_and_from_one_t
             let target = SocketAddr::new(sender.local_addr().ip(), receiver.local_addr().port());
             let bytes = run(1000, MAX_RUN - 1);
             // In two pieces whose border is inside a packet.
-            let pieces = [IoSlice::new(&bytes[..2500]), IoSlice::new(&bytes[2500..])];
-            sender.send(&sender.destination(target), &pieces, 1000, ecn);
+            let slices = [IoSlice::new(&bytes[..2500]), IoSlice::new(&bytes[2500..])];
+            sender.send(&sender.destination(target), &slices, 1000, ecn);
             check_run(&receive(&mut receiver, MAX_RUN), 1000, sender.local_addr(), ecn);
             assert_eq!(sender.counters().tx_packets, MAX_RUN as u64);
             assert_eq!(receiver.counters().rx_packets, MAX_RUN as u64);
@@ -101,7 +101,7 @@ fn an_answer_goes_back_through_a_socket_that_serves_both_families() {
 }
 
 #[test]
-fn a_socket_at_every_address_sends_from_the_one_that_it_is_told_on_ipv4_and_ipv6() {
+fn a_socket_at_every_address_sends_from_the_requested_one_on_ipv4_and_ipv6() {
     let cases =
         [("0.0.0.0:0", "127.0.0.2", "127.0.0.1"), ("[::]:0", "127.0.0.2", "127.0.0.1"), ("[::]:0", "::1", "::1")];
     for (everywhere, ours, theirs) in cases.into_iter().take(if has_ipv6() { 3 } else { 1 }) {
@@ -119,7 +119,7 @@ fn a_socket_at_every_address_sends_from_the_one_that_it_is_told_on_ipv4_and_ipv6
 }
 
 #[test]
-fn a_socket_at_one_address_sends_from_that_whatever_it_is_told() {
+fn a_socket_at_one_address_sends_from_that_whatever_is_requested() {
     // As a switch behind an address translation is.
     let (mut sender, mut receiver) = (port("127.0.0.1:0"), port("127.0.0.1:0"));
     let to = sender.destination_from("192.0.2.1".parse().unwrap(), receiver.local_addr());
@@ -128,7 +128,7 @@ fn a_socket_at_one_address_sends_from_that_whatever_it_is_told() {
 }
 
 #[test]
-fn packets_without_a_run_of_their_own_are_told_apart_by_their_senders() {
+fn packets_without_a_run_of_their_own_are_distinguished_by_their_senders() {
     let mut receiver = port("127.0.0.1:0");
     let senders = [UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap()];
     for round in 0..50u8 {

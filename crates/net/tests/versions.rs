@@ -83,7 +83,7 @@ fn server_body(wire_version: u8) -> String {
 }
 
 #[test]
-fn whoever_asks_with_another_api_is_told_which_is_older_whatever_it_asks() {
+fn a_request_of_another_api_version_learns_which_is_older_whatever_it_is() {
     let switch = RunningSwitch::start(&SwitchOptions::new(any_port())).unwrap();
     for path in ["/jobs/a/join", "/jobs/a/switches/join", "/servers/watch", "/jobs/a/watch", "/a/path/of/tomorrow"] {
         for (theirs, older) in [(API + 1, "this switch"), (API - 1, "who asks")] {
@@ -104,7 +104,7 @@ fn whoever_asks_with_another_api_is_told_which_is_older_whatever_it_asks() {
 }
 
 #[test]
-fn who_sends_packets_of_another_version_is_told_which_is_older_before_anything_is_sent() {
+fn who_sends_packets_of_another_version_learns_which_is_older_before_anything_is_sent() {
     let switch = RunningSwitch::start(&SwitchOptions::new(any_port())).unwrap();
     let requests = [
         ("/jobs/a/join", join_body as fn(u8) -> String, "this worker"),
@@ -143,11 +143,11 @@ fn a_worker_a_program_and_a_server_say_which_is_older_if_the_switch_has_another_
     }
     let garbage = switch_of_version("yes");
     let sentence = client::status(garbage).unwrap_err().to_string();
-    assert!(sentence.contains("is no number"), "{sentence}");
+    assert!(sentence.contains("is not a number"), "{sentence}");
 }
 
 #[test]
-fn a_rank_below_a_parent_of_another_version_is_told_which_of_the_switches_is_older() {
+fn a_rank_below_a_parent_of_another_version_learns_which_of_the_switches_is_older() {
     for (version, older) in [("9", "this program"), ("0", "the switch at")] {
         let parent = switch_of_version(version);
         let below =

@@ -10,33 +10,33 @@ const ALIGNMENT: usize = 64;
 /// A fixed number of bytes, zero at first, whose start is a multiple of 64. Allocated when made; never grows.
 pub struct Lanes {
     /// The bytes, and as many more as it takes to find an aligned start.
-    room: Box<[u8]>,
+    allocation: Box<[u8]>,
     start: usize,
     len: usize,
 }
 
 impl Lanes {
-    /// So many zero bytes.
+    /// `len` zero bytes.
     pub fn zeroed(len: usize) -> Lanes {
-        let room = vec![0; room(len)].into_boxed_slice();
-        // If the distance cannot be told (never outside constant evaluation), an unaligned start serves as well.
-        let distance = room.as_ptr().align_offset(ALIGNMENT);
-        Lanes { start: if distance < ALIGNMENT && len > 0 { distance } else { 0 }, room, len }
+        let allocation = vec![0; allocation_len(len)].into_boxed_slice();
+        // If the distance is not known (which happens only in constant evaluation), an unaligned start serves as well.
+        let distance = allocation.as_ptr().align_offset(ALIGNMENT);
+        Lanes { start: if distance < ALIGNMENT && len > 0 { distance } else { 0 }, allocation, len }
     }
 
     /// The [`Lanes::memory_bytes`] that lanes of this length will have.
     pub fn memory_needed(len: usize) -> usize {
-        size_of::<Lanes>() + room(len)
+        size_of::<Lanes>() + allocation_len(len)
     }
 
     /// Bytes that were allocated, and the bytes of this value itself.
     pub fn memory_bytes(&self) -> usize {
-        size_of::<Lanes>() + self.room.len()
+        size_of::<Lanes>() + self.allocation.len()
     }
 }
 
 /// The size of an allocation that has `len` aligned bytes in it.
-fn room(len: usize) -> usize {
+fn allocation_len(len: usize) -> usize {
     if len == 0 { 0 } else { len + ALIGNMENT - 1 }
 }
 
@@ -59,14 +59,14 @@ impl Deref for Lanes {
 
     #[inline(always)]
     fn deref(&self) -> &[u8] {
-        &self.room[self.start..self.start + self.len]
+        &self.allocation[self.start..self.start + self.len]
     }
 }
 
 impl DerefMut for Lanes {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.room[self.start..self.start + self.len]
+        &mut self.allocation[self.start..self.start + self.len]
     }
 }
 
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lanes_are_aligned_zeros_of_the_length_asked_for() {
+    fn lanes_are_aligned_zeros_of_the_requested_length() {
         for len in [0, 1, 63, 64, 65, 4096, 100_000] {
             let mut lanes = Lanes::zeroed(len);
             assert_eq!((lanes.len(), lanes.iter().all(|&byte| byte == 0)), (len, true));

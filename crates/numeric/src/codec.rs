@@ -73,7 +73,7 @@ pub fn accumulate_native<T: Element>(op: ReduceOp, input: &[T], bytes: &[u8], ou
     check_native(output, bytes);
     prefetch::behind(input);
     prefetch::behind_to_write(output);
-    (fold::<T>(op).apart)(input, bytes, output)
+    (fold::<T>(op).out_of_place)(input, bytes, output)
 }
 
 /// `data <- data o bytes`, as [`accumulate_native`].

@@ -235,13 +235,13 @@ pub fn round_to_odd(value: f64) -> f32 {
 /// loops over it vectorise. The same holds for the next functions.
 #[inline(always)]
 pub(crate) fn f16_to_f32(x: f16) -> f32 {
-    const BIASES_APART: f32 = f32::from_bits((127 + 127 - 15) << 23);
+    const BIAS_DIFFERENCE: f32 = f32::from_bits((127 + 127 - 15) << 23);
     const INFINITY: u32 = (f16::INFINITY.to_bits() as u32) << 13;
     const QUIET: u32 = 1 << 22;
     let sign = u32::from(x.to_bits() & 0x8000) << 16;
     let magnitude = u32::from(x.to_bits() & 0x7fff) << 13;
     // The product is exact, and normal if the input is denormal.
-    let finite = (f32::from_bits(magnitude) * BIASES_APART).to_bits();
+    let finite = (f32::from_bits(magnitude) * BIAS_DIFFERENCE).to_bits();
     let quiet = if magnitude > INFINITY { QUIET } else { 0 };
     let special = magnitude | 0x7f80_0000 | quiet;
     f32::from_bits(sign | if magnitude >= INFINITY { special } else { finite })

@@ -1,7 +1,7 @@
 //! Fetches memory into the processor's caches before it is needed.
 //!
 //! *The memory behind a block.* Blocks are worked on in order, but three blocks far from each other in turn, with
-//! packets in between. The processor's own prefetchers do not follow so many streams, and would wait at the beginning
+//! packets in between. The processor's own prefetchers do not follow this many streams, and would wait at the beginning
 //! of each block.
 //!
 //! *A value* ([`first_line`], [`whole`]). A simulator of a thousand hosts knows which host's state it needs next, and
@@ -13,7 +13,7 @@ const LINE: usize = 64;
 
 /// The most bytes that are fetched: further inside a block, the processor's own prefetchers follow.
 const MOST_BYTES: usize = 2048;
-/// Short blocks follow each other faster than memory answers: so many blocks lie before the block that is fetched.
+/// Short blocks follow each other faster than memory answers: this many blocks lie before the block that is fetched.
 const SHORT_BLOCKS_BETWEEN: usize = 2;
 
 /// Fetches memory that will be read some blocks later. It changes nothing that a program can see.
@@ -57,15 +57,15 @@ pub fn whole<T: ?Sized>(value: &T) {
 }
 
 #[inline(always)]
-fn line(place: *const i8) {
+fn line(address: *const i8) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: a prefetch of any address is allowed: it never faults.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(place) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address) };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = place;
+    let _ = address;
 }
 
 /// The cache lines of a later block, or of its beginning.

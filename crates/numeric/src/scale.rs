@@ -7,7 +7,7 @@
 //!
 //! If any rank has a non-finite element in a block, the high bits of each 32-bit word are two counters, of positive and
 //! of negative infinities (a NaN counts as both); the rest holds the finite sum with a smaller `f`. With more than
-//! [`Scale::MAX_WORLD_WITH_SIGNS`] ranks there is room for one counter only, of all elements that are not finite.
+//! [`Scale::MAX_WORLD_SIZE_WITH_SIGNS`] ranks there is room for one counter only, of all elements that are not finite.
 
 use crate::dtype::{DType, ReduceOp};
 
@@ -82,29 +82,29 @@ pub struct Scale {
 
 impl Scale {
     /// The most ranks of one sum: at this number, the counter leaves 17 bits for the finite part.
-    pub const MAX_WORLD: u16 = 16_384;
+    pub const MAX_WORLD_SIZE: u16 = 16_384;
     /// The most ranks for which infinities keep their sign: at this number, two counters leave 12 bits for the finite
     /// part. With more ranks a sum that is not finite is NaN.
-    pub const MAX_WORLD_WITH_SIGNS: u16 = 1023;
+    pub const MAX_WORLD_SIZE_WITH_SIGNS: u16 = 1023;
 
-    /// The scale that `world_size` ranks, 1 to [`Scale::MAX_WORLD`], use for a block whose agreed exponent is `block`. An
+    /// The scale that `world_size` ranks, 1 to [`Scale::MAX_WORLD_SIZE`], use for a block whose agreed exponent is `block`. An
     /// exponent that no binary32 has (such as that of zeros) counts as the nearest one that a binary32 has.
     pub fn new(block: BlockExponent, world_size: u16) -> Scale {
-        debug_assert!((1..=Scale::MAX_WORLD).contains(&world_size));
-        let world_bits = u16::BITS - world_size.leading_zeros();
-        let counter_bits = if block.non_finite { world_bits } else { 0 };
+        debug_assert!((1..=Scale::MAX_WORLD_SIZE).contains(&world_size));
+        let world_size_bits = u16::BITS - world_size.leading_zeros();
+        let counter_bits = if block.non_finite { world_size_bits } else { 0 };
         let exponent = block.exponent.clamp(BlockExponent::MIN, BlockExponent::MAX);
-        // world_size < 2^world_bits, and |f * x| <= f * 2^m = 2^(sum_bits - world_bits), an integer that rounding cannot
-        // exceed. So the sum stays below 2^sum_bits. With counters, sum_bits - world_bits is still 1 at 1,023 ranks
+        // world_size < 2^world_size_bits, and |f * x| <= f * 2^m = 2^(sum_bits - world_size_bits), an integer that rounding cannot
+        // exceed. So the sum stays below 2^sum_bits. With counters, sum_bits - world_size_bits is still 1 at 1,023 ranks
         // (two counters) and at 16,384 ranks (one counter).
         let scale = Scale { shift: 0, counter_bits, world_size };
         let sum_bits = 31 - scale.bits_of_counters() as i32;
-        Scale { shift: sum_bits - world_bits as i32 - i32::from(exponent), ..scale }
+        Scale { shift: sum_bits - world_size_bits as i32 - i32::from(exponent), ..scale }
     }
 
-    /// True if positive and negative infinities are counted apart.
+    /// True if positive and negative infinities are counted separately.
     pub(crate) fn keeps_signs(self) -> bool {
-        self.world_size <= Scale::MAX_WORLD_WITH_SIGNS
+        self.world_size <= Scale::MAX_WORLD_SIZE_WITH_SIGNS
     }
 
     /// Bits at the top of a word that hold counters.

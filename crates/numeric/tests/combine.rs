@@ -66,7 +66,7 @@ fn sixteen_bit_floats_are_widened_and_rounded_once() {
     assert_eq!(product, [f16::from_f64(f64::from(f16::MAX).powi(2) * f64::from(f16::from_f32(1e-5)))]);
 }
 
-/// The sum of 1,000 numbers near the largest is no number of binary16; their average is one.
+/// The sum of 1,000 numbers near the largest is too large for binary16; their average is not.
 #[test]
 fn averages_of_sixteen_bit_floats_do_not_overflow_on_their_way() {
     assert_eq!(at_a_switch(ReduceOp::Avg, &vec![vec![f16::MAX, f16::MIN]; 1000]), [f16::MAX, f16::MIN]);
@@ -282,7 +282,7 @@ macro_rules! sixteen_bits {
                 }
             }
 
-            /// Every element of the type, in one block and alone, in worlds large and small.
+            /// Every element of the type, in one block and alone, with few and with many ranks.
             #[test]
             fn every_element_in_fixed_point_is_that_of_the_hosts() {
                 let all: Vec<$type> = (0..=u16::MAX).map(<$type>::from_bits).collect();

@@ -36,8 +36,8 @@ fn exponent_is_the_smallest_power_of_two_that_holds_every_element() {
 
 /// Theorem 2: the words of `world_size` ranks that all have the block's largest magnitude add up without overflow.
 #[test]
-fn no_world_overflows() {
-    for world_size in 1..=Scale::MAX_WORLD {
+fn no_number_of_ranks_overflows() {
+    for world_size in 1..=Scale::MAX_WORLD_SIZE {
         for non_finite in [false, true] {
             for exponent in [i16::MIN, -149, -127, -1, 0, 31, 127, 128] {
                 let block = BlockExponent { exponent, non_finite };
@@ -179,7 +179,7 @@ theorem_1!(theorem_1_holds_for_bf16, bf16, 8, 2f64.powi(-133) * (1.0 + 2f64.powi
 proptest! {
     /// Infinities and NaNs come out where plain sums have them, and nowhere else.
     #[test]
-    fn non_finite_elements_keep_their_places(mut ranks in floats::<f32>(), holes in pairs(64, 12), kinds in pairs(3, 12)) {
+    fn non_finite_elements_keep_their_positions(mut ranks in floats::<f32>(), holes in pairs(64, 12), kinds in pairs(3, 12)) {
         for ((rank, element), (kind, _)) in holes.into_iter().zip(kinds) {
             let rank = rank % ranks.len();
             let element = element % ranks[rank].len();
@@ -199,7 +199,7 @@ proptest! {
 
     /// Every rank non-finite at once, with the most ranks: the counters do not run into each other.
     #[test]
-    fn counters_never_overflow(world_size in 1..=Scale::MAX_WORLD_WITH_SIGNS, positive in 0..=1023u16, x in -1f32..=1.0) {
+    fn counters_never_overflow(world_size in 1..=Scale::MAX_WORLD_SIZE_WITH_SIGNS, positive in 0..=1023u16, x in -1f32..=1.0) {
         let positive = positive.min(world_size);
         let scale = Scale::new(BlockExponent { exponent: 0, non_finite: true }, world_size);
         for other in [f32::NEG_INFINITY, f32::NAN, x] {
@@ -228,7 +228,7 @@ proptest! {
     /// The same with more ranks, whose one counter holds no sign: what is not finite is NaN, and the rest stays a sum.
     #[test]
     fn one_counter_never_overflows(
-        world_size in Scale::MAX_WORLD_WITH_SIGNS + 1..=Scale::MAX_WORLD, bad in any::<u16>(), x in -1f32..=1.0,
+        world_size in Scale::MAX_WORLD_SIZE_WITH_SIGNS + 1..=Scale::MAX_WORLD_SIZE, bad in any::<u16>(), x in -1f32..=1.0,
     ) {
         let bad = bad % (world_size + 1);
         let scale = Scale::new(BlockExponent { exponent: 0, non_finite: true }, world_size);

@@ -49,8 +49,8 @@ fn native_agrees<T: AnyBits>(
     for op in ReduceOp::ALL.into_iter().filter(|op| op.takes(T::DTYPE)) {
         let what = format!("{op} of {}", T::DTYPE);
         let (ours, portable) = (ours.folds.of(op).unwrap(), portable.folds.of(op).unwrap());
-        (ours.apart)(input, bytes, &mut read[0]);
-        (portable.apart)(input, bytes, &mut read[1]);
+        (ours.out_of_place)(input, bytes, &mut read[0]);
+        (portable.out_of_place)(input, bytes, &mut read[1]);
         check(name, &what, &read[0], &read[1]);
 
         let mut data = input.to_vec();
@@ -171,7 +171,7 @@ macro_rules! agree {
     ($name:ident, $field:ident, $has_fixed_point:literal) => {
         proptest! {
             #[test]
-            fn $name((before, offset, elements, words) in inputs::<$field>(), world_size in 1..=Scale::MAX_WORLD) {
+            fn $name((before, offset, elements, words) in inputs::<$field>(), world_size in 1..=Scale::MAX_WORLD_SIZE) {
                 let any = &elements[before..];
                 // The packet's elements may be as hard as the tensor's.
                 let repeated: Vec<u8> = words.iter().copied().cycle().take(4 * any.len()).collect();
@@ -218,7 +218,7 @@ fn fixed_16_agrees<T: AnyBits>(ours: &Fixed16, portable: &Fixed16, any: &[T], fi
 
 proptest! {
     #[test]
-    fn fixed_16_agrees_of_both_types(f16s in f16::blocks(77), bf16s in bf16::blocks(77), finite: bool, world_size in 2..=Scale::MAX_WORLD) {
+    fn fixed_16_agrees_of_both_types(f16s in f16::blocks(77), bf16s in bf16::blocks(77), finite: bool, world_size in 2..=Scale::MAX_WORLD_SIZE) {
         for (portable, table) in tables() {
             fixed_16_agrees(&table.fixed_f16, &portable.fixed_f16, &f16s, finite, world_size);
             fixed_16_agrees(&table.fixed_bf16, &portable.fixed_bf16, &bf16s, finite, world_size);

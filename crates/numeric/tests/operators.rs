@@ -13,10 +13,10 @@ fn fold<T: Element>(op: ReduceOp, ranks: &[&[T]]) -> Vec<T> {
     let mut bytes = vec![0; size_of_val(*first)];
     for rank in others {
         codec::write_native(rank, &mut bytes);
-        let mut apart = result.clone();
-        codec::accumulate_native(op, &result, &bytes, &mut apart);
+        let mut separate = result.clone();
+        codec::accumulate_native(op, &result, &bytes, &mut separate);
         codec::accumulate_native_in_place(op, &mut result, &bytes);
-        assert_eq!(bits(&apart), bits(&result), "{op} apart and in place");
+        assert_eq!(bits(&separate), bits(&result), "{op} out of place and in place");
     }
     if op == ReduceOp::Avg {
         codec::divide(&mut result, ranks.len() as u16);
@@ -24,7 +24,7 @@ fn fold<T: Element>(op: ReduceOp, ranks: &[&[T]]) -> Vec<T> {
     result
 }
 
-/// Big-endian, so that NaNs and zeros are told apart.
+/// Big-endian bytes, in which NaNs and zeros differ.
 fn bits<T: Element>(elements: &[T]) -> Vec<u8> {
     let mut bytes = vec![0; size_of_val(elements)];
     codec::write_native(elements, &mut bytes);

@@ -26,7 +26,7 @@ pub enum Scalar {
     F32,
     /// IEEE 754 binary64.
     F64,
-    /// So many bytes without a known meaning.
+    /// This many bytes without a known meaning.
     Opaque(usize),
 }
 

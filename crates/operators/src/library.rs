@@ -1,4 +1,4 @@
-//! The operators of a switch: which it serves; each is compiled once for all jobs that bring the same module.
+//! The operators of a switch: which of them it serves. Each is compiled once, and all jobs that bring the same module share it.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;

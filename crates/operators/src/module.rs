@@ -20,7 +20,7 @@ const FUEL_TO_BEGIN: u64 = 1_000_000;
 /// The signature of `combine(acc, with, n)`.
 pub(crate) type Combine = TypedFunc<(i32, i32, i32), ()>;
 
-/// A module, compiled once for all its instances.
+/// A compiled module, which its instances share.
 #[derive(Clone)]
 pub(crate) struct Module {
     code: wasmtime::Module,

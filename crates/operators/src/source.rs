@@ -173,7 +173,7 @@ pub fn expression(source: &str) -> Result<(String, Element), OperatorError> {
 /// The module of a text.
 pub fn from_wat(text: &str) -> Result<Vec<u8>, OperatorError> {
     wat::parse_str(text)
-        .map_err(|error| failed(format!("this is no WAT: {}", error.to_string().lines().next().unwrap_or_default())))
+        .map_err(|error| failed(format!("this is not WAT: {}", error.to_string().lines().next().unwrap_or_default())))
 }
 
 /// Adds the name and elements that a module lacks.

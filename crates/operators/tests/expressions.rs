@@ -72,7 +72,7 @@ fn narrow_and_unsigned_integers_are_stored_in_their_own_width() {
 }
 
 #[test]
-fn exponentials_and_logarithms_are_exact_to_a_few_units_in_the_last_place() {
+fn exponentials_and_logarithms_are_exact_to_some_units_of_the_last_digit() {
     let values: Vec<f64> =
         (-2_000..2_000).map(|i| f64::from(i) * 0.37).chain([0.0, -0.0, 1e-300, 709.0, -745.0, 800.0]).collect();
     let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();

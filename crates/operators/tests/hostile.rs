@@ -1,4 +1,4 @@
-//! Modules that are no operators, or would do harm: each is refused with a sentence, or fails alone.
+//! Modules that are not operators, or would do harm: each is refused with a sentence, or fails alone.
 
 use tributary_operators::{Allowed, Library, OperatorError, Sandbox, source};
 use tributary_proto::contract::custom_op::{Capacity, CustomOp};
@@ -33,7 +33,7 @@ fn each(body: &str) -> String {
 }
 
 #[test]
-fn what_is_no_operator_is_refused_with_a_sentence() {
+fn what_is_not_an_operator_is_refused_with_a_sentence() {
     assert_eq!(sentence(b"hello, world"), "this is not a module of WebAssembly (its first bytes differ)");
     let whole = around("", &each("(i32.store (local.get $acc) (i32.add (local.get $a) (local.get $b)))"));
     assert!(Sandbox::new().load(&whole).is_ok());
@@ -64,7 +64,7 @@ fn what_the_self_test_finds_is_said_with_a_counterexample() {
         let said = sentence(&around("(global $state (mut i32) (i32.const 0))", body));
         assert!(said.contains(what), "{said}");
     };
-    unfit("(loop $for_ever (br $for_ever))", "did not end within");
+    unfit("(loop $endless (br $endless))", "did not end within");
     unfit("unreachable", "has trapped: wasm `unreachable`");
     unfit(
         &each("(i32.store (local.get $acc) (i32.div_s (local.get $a) (local.get $b)))"),

@@ -128,18 +128,18 @@ impl Sweep {
 
     /// Writes `summary.csv`, `runs.csv` and `job_runs.csv` into the folder, as the command line program does.
     fn write(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| write_tables(&self.folder, &self.plan, &self.found()))
+        py.detach(|| write_tables(&self.folder, &self.plan, &self.kept_runs()))
             .map_err(|error| errors::of_simulation(py, error.to_string()))
     }
 
     /// The reports of finished points, each as `run_point` returns it.
     fn finished(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        py.detach(|| self.found()).iter().map(json).collect()
+        py.detach(|| self.kept_runs()).iter().map(json).collect()
     }
 
     /// The columns of the tables `summary`, `runs` and `job_runs`.
     fn tables<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let (keys, finished) = (&self.plan.keys, py.detach(|| self.found()));
+        let (keys, finished) = (&self.plan.keys, py.detach(|| self.kept_runs()));
         let tables = PyDict::new(py);
         let all =
             [summary_table(keys, &summarise(&finished)), run_table(keys, &finished), job_run_table(keys, &finished)];
@@ -159,7 +159,7 @@ impl Sweep {
         self.plan.points.get(number).ok_or_else(|| PyIndexError::new_err("there is no such point"))
     }
 
-    fn found(&self) -> Vec<Finished> {
+    fn kept_runs(&self) -> Vec<Finished> {
         self.plan.points.iter().filter_map(|point| self.store.find(point)).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! The event queue alone: one event taken out and one put in, with so many pending, as links at 100 Gbit/s would.
+//! The event queue alone: one event taken out and one put in, with as many pending as links at 100 Gbit/s would.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -157,8 +157,8 @@ mod tests {
         let mut rng = Rng::new(1, Purpose::Arrivals, 0);
         let drawn: Vec<f64> = (0..100_000).map(|_| rng.exponential()).collect();
         for x in [0.1, 0.5, 1.0, 2.0, 4.0] {
-            let above = drawn.iter().filter(|&&number| number > x).count() as f64 / 1e5;
-            assert!((above - (-x).exp()).abs() < 0.005, "{above} above {x}");
+            let share = drawn.iter().filter(|&&number| number > x).count() as f64 / 1e5;
+            assert!((share - (-x).exp()).abs() < 0.005, "{share} above {x}");
         }
     }
 

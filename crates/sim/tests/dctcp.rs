@@ -13,7 +13,7 @@ const GBIT: u64 = 1_000_000_000;
 const PACKET: u64 = 1538;
 const DATA: f64 = 1460.0;
 
-/// `flows` hosts send for ever over one link of 10 Gbit/s to as many others; a round trip without queues takes 100 us;
+/// `flows` hosts send without end over one link of 10 Gbit/s to as many others; a round trip without queues takes 100 us;
 /// packets that find more than `mark` packets are marked (the paper's K, figure 12).
 struct Bottleneck {
     sim: Simulation,

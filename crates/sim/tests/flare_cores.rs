@@ -157,9 +157,9 @@ fn what_cores_do_is_seen_over_time_and_adds_up() {
         assert!(seen <= all as f64 + 1.0 && seen > 0.95 * all as f64, "{what}: {seen} of {all}");
     };
     holds("waiting", 1e3 * seen_of(&|one| one.waiting_for_locks), cores.lock_waiting_cycles);
-    for (place, kind) in cores.cycles.iter().enumerate() {
+    for (index, kind) in cores.cycles.iter().enumerate() {
         if kind.cycles > 10_000 {
-            holds(kind.kind, 1e3 * seen_of(&|one| one.in_step[place]), kind.cycles);
+            holds(kind.kind, 1e3 * seen_of(&|one| one.in_step[index]), kind.cycles);
         }
     }
     let bits = 1e3 * seen_of(&|one| one.handled_gbps);
@@ -195,7 +195,7 @@ fn what_cannot_be_is_said_in_a_sentence() {
         }
     };
     let flare = "protocol = \"flare\"\ntensor = \"64 KiB\"";
-    for (job, cores, part) in [
+    for (job, cores, words) in [
         (flare, "clusters = 0", "clusters = 0: a processor has at least one"),
         (flare, "colour = 3", "colour"),
         (flare, "full = \"pause\"", "write lossless = {} under [network]"),
@@ -203,7 +203,7 @@ fn what_cannot_be_is_said_in_a_sentence() {
         ("protocol = \"flare\"\ntype = \"bf16\"\ntensor = \"64 KiB\"", "", "there are no handlers for bf16"),
     ] {
         let said = says(job, cores);
-        assert!(said.contains(part), "{cores}: {said}");
+        assert!(said.contains(words), "{cores}: {said}");
         assert!(!said.contains('\n'), "{said}");
     }
 }

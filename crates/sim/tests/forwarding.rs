@@ -65,8 +65,8 @@ fn packets_are_marked_once_the_queue_is_over_the_threshold() {
 
 #[test]
 fn between_two_lengths_a_share_of_packets_is_marked_that_rises_with_the_queue() {
-    let marks = |above, all_above, seed| {
-        let middle = LinkSpec { mark_bytes: Some(MarkBytes { above, all_above }), ..spec(10, 1 << 30) };
+    let marks = |mark_above, mark_all_above, seed| {
+        let middle = LinkSpec { mark_bytes: Some(MarkBytes { mark_above, mark_all_above }), ..spec(10, 1 << 30) };
         let graph = dumbbell(2, 2, spec(10, 1 << 30), middle, Span::ZERO);
         let mut sim = Simulation::new(graph, Settings { seed, ..Settings::default() });
         sim.send_message(NodeId(0), NodeId(2), 1000 * 1000, 1000);

@@ -1,4 +1,4 @@
-//! PAUSE: nothing is dropped, whatever is sent; and nothing stands still for ever.
+//! PAUSE: nothing is dropped, whatever is sent; and nothing stands still permanently.
 
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::contract::config::TimerConfig;

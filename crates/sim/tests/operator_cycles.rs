@@ -64,8 +64,8 @@ fn cycles_that_nobody_has_counted_are_estimated_and_marked_in_text_and_tables() 
     for table in ["jobs.csv", "cores.csv"] {
         let text = fs::read_to_string(folder.join(table)).unwrap();
         let (head, row) = text.split_once('\n').unwrap();
-        let place = head.split(',').position(|name| name == "estimated").expect(table);
-        assert_eq!(row.trim_end().split(',').nth(place), Some("true"), "{table}");
+        let column = head.split(',').position(|name| name == "estimated").expect(table);
+        assert_eq!(row.trim_end().split(',').nth(column), Some("true"), "{table}");
     }
     fs::remove_dir_all(&folder).unwrap();
 }

@@ -53,7 +53,7 @@ fn four_trees_are_used_evenly_and_at_line_rate() {
 }
 
 #[test]
-fn every_type_and_any_number_of_trees_with_few_slots() {
+fn every_type_and_any_number_of_trees_with_a_small_pool() {
     for dtype in ["f32", "f16", "i32", "f64"] {
         for (trees, slots) in [(1, 1), (1, 3), (3, 12), (4, 64)] {
             run(&file(

@@ -46,7 +46,7 @@ fn network_of(hosts: u32, settings: Settings) -> Simulation {
     Simulation::new(star(hosts, link, Span::ZERO), settings)
 }
 
-/// Runs a job with so many dedicated servers, colocated ones if none; gives its seconds.
+/// Runs a job with this many dedicated servers, colocated ones if none; gives its seconds.
 fn run(dedicated: u32, plan: JobPlan, impairment: ImpairmentSpec) -> f64 {
     let mut sim = network(WORKERS + dedicated);
     for link in 0..2 * (WORKERS + dedicated) {

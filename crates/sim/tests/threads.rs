@@ -60,7 +60,7 @@ fn flows_under_dctcp_that_arrive_at_random() {
 }
 
 #[test]
-fn links_that_pause_senders_in_other_parts() {
+fn links_that_pause_senders_in_other_partitions() {
     let lossless = ", queue = '64 KiB', lossless = { xoff = '8 KiB' } }\n";
     let traffic = "[[traffic]]\npattern = 'uniform'\nhosts = 'all'\nmessage = '20 kB'\nexchange = true\n";
     let report = is_the_same_on_threads(&format!("{LEAF_SPINE}{lossless}{}{traffic}", job("switchml", "trees = 2")));

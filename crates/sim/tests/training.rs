@@ -96,7 +96,7 @@ fn one_to_four_threads_come_to_the_same() {
 }
 
 #[test]
-fn no_host_ever_has_more_workers_than_it_has_room_for_and_no_job_overtakes_another() {
+fn no_host_ever_has_more_workers_than_it_may_take_and_no_job_overtakes_another() {
     let crowded = file(at_hosts(), "").replace("load = '60 %'", "load = '100 %'").replace("host = 2", "host = 1");
     let report = report(&crowded);
     assert_eq!(report.failure(), None, "{report}");
@@ -143,7 +143,7 @@ fn memory_that_a_job_has_left_goes_to_the_others_and_a_newcomer_takes_its_share(
 }
 
 #[test]
-fn a_job_that_no_empty_network_has_room_for_is_refused_with_a_sentence() {
+fn a_job_that_does_not_fit_an_empty_network_is_refused_with_a_sentence() {
     let fixed = all().find(|protocol| protocol.placement == Placement::Trees && !protocol.resizes).unwrap();
     let text = file(fixed, "slots = 4096").replace("1 MB", "100 kB");
     let failure = report(&text).failure().unwrap();
@@ -178,7 +178,7 @@ fn what_cannot_be_is_a_sentence() {
 }
 
 #[test]
-fn the_load_is_the_one_that_was_asked_for() {
+fn the_load_is_the_one_that_the_file_requests() {
     let text = file(at_hosts(), "").replace("'6 ms'", "'300 ms'").replace("60 %", "30 %").replace("2000", "20000");
     let sim = build(&Config::parse(&text).unwrap()).unwrap();
     let bytes = sim.cluster().unwrap().arrivals().map(|arrival| {

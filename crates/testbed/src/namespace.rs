@@ -103,7 +103,7 @@ fn die_with_parent() -> io::Result<()> {
 }
 
 /// Removes namespaces of programs that no longer run.
-pub(crate) fn reap_stale() {
+pub(crate) fn remove_stale() {
     let Ok(entries) = std::fs::read_dir(FOLDER) else { return };
     for name in entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
         if maker_of(&name).is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {

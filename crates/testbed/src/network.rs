@@ -67,7 +67,7 @@ impl Network {
             return Err(TestbedError::Options(format!("a network has at most {MAX_NODES} nodes")));
         }
         requirements()?;
-        namespace::reap_stale();
+        namespace::remove_stale();
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let named = |name: &str| Namespace::create_as(&format!("f{number}-{name}"));
         let control = named(CONTROL_BRIDGE)?;

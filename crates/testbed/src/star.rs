@@ -65,7 +65,7 @@ impl Star {
             return Err(TestbedError::Options(format!("a star has 1 to {MAX_HOSTS} hosts, not {}", options.hosts)));
         }
         requirements()?;
-        namespace::reap_stale();
+        namespace::remove_stale();
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let switch_box = Namespace::create(number, "switch")?;
         let hosts = (0..options.hosts)

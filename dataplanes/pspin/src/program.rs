@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_program_is_refused_and_any_beginning_of_one_too() {
+    fn what_is_not_a_program_is_refused_and_any_beginning_of_one_too() {
         assert_eq!(Program::read(b"#!/bin/sh"), Err(NotAProgram::Format));
         let file = executable();
         for length in 6..file.len() {

@@ -27,7 +27,7 @@ pub fn pipeline(bytes: &[u8]) {
 
 /// A worker in the middle of two collectives gets any packets from anywhere.
 pub fn host(bytes: &[u8]) {
-    let from = |place| if place == 127 { Addr::Worker(Rank(1)) } else { Addr::Switch(TreeId(0)) };
+    let from = |sender| if sender == 127 { Addr::Worker(Rank(1)) } else { Addr::Switch(TreeId(0)) };
     let readable = |packet: &[u8]| Header::parse(packet).is_ok();
     drive_host(&Subject::of(&PROTOCOL), FabricPlan::default(), two_collectives(), bytes, Timers::End, from, readable);
 }
@@ -74,7 +74,7 @@ pub mod sparse {
 
     /// A worker in the middle of two collectives gets any packets from anywhere.
     pub fn host(bytes: &[u8]) {
-        let from = |place| if place == 127 { Addr::Worker(Rank(1)) } else { Addr::Switch(TreeId(0)) };
+        let from = |sender| if sender == 127 { Addr::Worker(Rank(1)) } else { Addr::Switch(TreeId(0)) };
         let deadline = Some(Time::ZERO + Span::from_millis(50));
         let indices: Vec<i64> = (0..25).map(|index| index * 2).collect();
         let floats = SparseElements::new(&indices, vec![1.5f32; 25], 50, ReduceOp::Avg).expect("they ascend");

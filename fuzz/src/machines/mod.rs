@@ -117,7 +117,7 @@ fn drive_switch(subject: &Subject, ecn: Ecn, bytes: &[u8], readable: impl Fn(&[u
         let verdict = recorder.packet(&mut pipeline, Time::ZERO, ingress, &mut packet, &NoQueues);
         assert!(packet.len <= before && packet.wire_len <= before, "a packet may not grow");
         if let Verdict::Port(port) = verdict {
-            assert!(port.0 < 3 || port.0 == 9, "sent to a stranger");
+            assert!(port.0 < 3 || port.0 == 9, "sent to an unknown port");
         }
         for made in recorder.take() {
             assert!(Common::parse(&made.bytes).is_ok() && readable(&made.bytes));
@@ -131,7 +131,7 @@ fn drive_switch(subject: &Subject, ecn: Ecn, bytes: &[u8], readable: impl Fn(&[u
 enum Timers {
     /// They end too.
     End,
-    /// They go on for ever: the host is left.
+    /// They have no end: the host is left.
     GoOn,
 }
 
@@ -157,9 +157,9 @@ fn drive_host(
     let inputs = packets(subject, bytes).map(Some).chain(std::iter::repeat(None));
     for (step, input) in inputs.enumerate() {
         match input {
-            Some((place, bytes)) => {
+            Some((sender, bytes)) => {
                 let packet = Packet { bytes: &bytes, wire_len: bytes.len(), ecn: Ecn::NotCapable };
-                recorder.packet(&mut *host, now, from(place), packet);
+                recorder.packet(&mut *host, now, from(sender), packet);
             }
             None => {
                 let Some(due) = host.poll_timeout() else { break };

@@ -36,7 +36,7 @@ pub fn pipeline(bytes: &[u8]) {
 /// A worker in the middle of two collectives gets any packets from anywhere. An epoch that somebody has made up never
 /// begins, so that its questions go on.
 pub fn host(bytes: &[u8]) {
-    let from = |place| if place == 127 { Addr::Worker(Rank(1)) } else { Addr::Switch(TreeId(0)) };
+    let from = |sender| if sender == 127 { Addr::Worker(Rank(1)) } else { Addr::Switch(TreeId(0)) };
     let readable = |packet: &[u8]| Header::parse(packet).is_ok();
     drive_host(&subject(bytes), FabricPlan::default(), two_collectives(), bytes, Timers::GoOn, from, readable);
 }

@@ -15,7 +15,7 @@ use super::{Subject, Timers, drive_host, job};
 
 /// What is read can be written back, and reads the same then.
 pub fn wire(bytes: &[u8]) {
-    let world = job(&PROTOCOL).world_size;
+    let world_size = job(&PROTOCOL).world_size;
     let mut again = [0; MAX_CONTROL_LEN];
     if let Ok(data) = Data::parse(bytes) {
         data.emit(&mut again);
@@ -25,13 +25,13 @@ pub fn wire(bytes: &[u8]) {
         let len = ack.emit(&words[..count], &mut again);
         assert_eq!(again[COMMON_LEN..len], bytes[COMMON_LEN..]);
     }
-    if let Ok(notice) = Notice::parse(bytes, world) {
+    if let Ok(notice) = Notice::parse(bytes, world_size) {
         let len = notice.emit(&mut again);
-        assert_eq!(Notice::parse(&again[..len], world), Ok(notice));
+        assert_eq!(Notice::parse(&again[..len], world_size), Ok(notice));
     }
-    if let Ok(fault) = Fault::parse(bytes, world) {
+    if let Ok(fault) = Fault::parse(bytes, world_size) {
         let len = fault.emit(&mut again);
-        assert_eq!(Fault::parse(&again[..len], world), Ok(fault));
+        assert_eq!(Fault::parse(&again[..len], world_size), Ok(fault));
     }
 }
 
@@ -40,7 +40,7 @@ pub fn host(bytes: &[u8]) {
     let deadline = Some(Time::ZERO + Span::from_millis(50));
     let tensor = ElementTensor::new(InPlaceStorage::new(vec![-3i32; 50]), ReduceOp::Sum);
     let collectives = vec![Collective { tensor: Box::new(tensor), deadline }];
-    let from = |place: u8| Addr::Worker(Rank(u16::from(place % 4)));
+    let from = |sender: u8| Addr::Worker(Rank(u16::from(sender % 4)));
     let readable = |packet: &[u8]| Common::parse(packet).is_ok();
     drive_host(&Subject::of(&PROTOCOL), FabricPlan::default(), collectives, bytes, Timers::GoOn, from, readable);
 }

@@ -38,7 +38,7 @@ pub fn host(bytes: &[u8]) {
         true => Box::new(SparseElements::new(&[0, 7, 31], vec![1i32, -2, 3], 50, ReduceOp::Sum).expect("it is sorted")),
         false => Box::new(ElementTensor::new(InPlaceStorage::new(vec![-3i32; 50]), ReduceOp::Sum)),
     };
-    let from = |place: u8| Addr::Worker(Rank(u16::from(place % 4)));
+    let from = |sender: u8| Addr::Worker(Rank(u16::from(sender % 4)));
     let readable = |packet: &[u8]| Common::parse(packet).is_ok();
     let collectives = vec![Collective { tensor, deadline }];
     drive_host(&subject, FabricPlan::default(), collectives, bytes, Timers::GoOn, from, readable);

@@ -1,5 +1,4 @@
-//! Files of an idea: at most 400 lines, and fewer than 80 only with a reason. Functions that fit a screen, and prose of
-//! pages in lines that fit it.
+//! Files of an idea: at most 400 lines, and fewer than 80 only with a reason. Functions that fit a screen.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +9,6 @@ use crate::{Offences, Source};
 const FILE: usize = 400;
 const SMALL_FILE: usize = 80;
 const FUNCTION: usize = 60;
-const PROSE: usize = 120;
 /// Files that are small for a reason: a path and the reason in each line.
 const REASONS: &str = "tests/tidy/small_files.txt";
 
@@ -58,22 +56,6 @@ fn is_contents(source: &Source) -> bool {
     let words = |line: &str| line.trim_start_matches("pub(crate) ").trim_start_matches("pub ").to_string();
     let declares = |line: &str| ["fn ", "struct ", "enum ", "impl", "trait "].iter().any(|is| line.starts_with(is));
     is_first && !source.code.lines().map(words).any(|line| declares(&line))
-}
-
-/// Counts a page's long lines. Tables, headings, pictures and code are not prose, and what has no space cannot be broken.
-pub fn check_page(path: &str, text: &str, offences: &mut Offences) {
-    if !path.ends_with(".md") {
-        return;
-    }
-    let mut fenced = false;
-    for line in text.lines() {
-        let begins = line.trim_start();
-        fenced ^= begins.starts_with("```");
-        let prose = !fenced && !begins.starts_with(['|', '#', '!', '<', '>']) && !line.starts_with("    ");
-        if prose && begins.contains(' ') && line.chars().count() > PROSE {
-            *offences.entry(format!("page {path}")).or_default() += 1;
-        }
-    }
 }
 
 /// Name and lines of every function that has a body, from `fn` to its closing brace.
@@ -142,14 +124,5 @@ mod tests {
         check_reasons(reasons, &sources, &mut offences);
         let expected = ["small crates/a/src/bare.rs", "small crates/a/src/lib.rs", "reason crates/a/src/large.rs"];
         assert_eq!(offences, expected.map(|offence| (offence.to_string(), 1)).into());
-    }
-
-    #[test]
-    fn prose_counts_and_tables_and_code_do_not() {
-        let long = "word ".repeat(30);
-        let text = format!("{long}\n| {long}\n```\n{long}\n```\n- {long}\n    {long}\nshort\n");
-        let mut offences = Offences::new();
-        check_page("docs/a.md", &text, &mut offences);
-        assert_eq!(offences, [("page docs/a.md".to_string(), 2)].into());
     }
 }

@@ -11,6 +11,7 @@ mod embedded;
 mod lengths;
 mod names;
 mod orphans;
+mod pages;
 mod source;
 mod unsafe_code;
 mod versions;
@@ -48,10 +49,12 @@ pub fn offences(root: &Path) -> Offences {
     dependencies::check(root, &mut offences);
     versions::check(root, &mut offences);
     sources.iter().for_each(|source| note_conflicts(&source.path, &source.text, &mut offences));
-    for (path, text) in source::pages(root) {
-        note_conflicts(&path, &text, &mut offences);
-        lengths::check_page(&path, &text, &mut offences);
+    let pages = source::pages(root);
+    for (path, text) in &pages {
+        note_conflicts(path, text, &mut offences);
+        pages::check(path, text, &mut offences);
     }
+    pages::check_total(&pages, &mut offences);
     offences
 }
 
@@ -91,9 +94,9 @@ pub fn advice(offence: &str) -> &'static str {
             "a file below 80 lines is merged with the file that it is read with, or has its reason in tests/tidy/small_files.txt"
         }
         "reason" => "this file is not there or not small any more: take its line out of tests/tidy/small_files.txt",
-        "function" => "a function fits a screen, 60 lines: name its parts",
+        "function" => "a function fits a screen, 60 lines: name its steps",
         "name" => {
-            "protocols are named in their own rooms alone: ask the protocol's value what it needs, or take its name as data"
+            "protocols are named in their own folders alone: ask the protocol's value what it needs, or take its name as data"
         }
         "unsafe" => "unsafe code is for the leaves that tests/tidy/src/unsafe_code.rs lists: use what they offer",
         "crate" => {
@@ -113,6 +116,7 @@ pub fn advice(offence: &str) -> &'static str {
         }
         "merge" => "a merge left both sides: choose",
         "page" => "prose of pages has lines of at most 120 characters: scripts/wrap-pages wraps it",
+        "pages" => "all pages of docs have at most 6,200 lines together: say things once, and cut what nobody needs",
         "licence" => "deny.toml lists the licences that a dependency may have: use another crate",
         "versions" => "a crate in two versions is compiled twice: use the same, or add it to deny.toml with the reason",
         "exception" => "deny.toml allows two versions of a crate that now has one: remove the exception",

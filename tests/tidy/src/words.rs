@@ -94,13 +94,16 @@ const IDENTIFIERS: &[(&str, &str)] = &[
     ("worlds", "`world_sizes`, `states` or `scenarios`"),
 ];
 
-/// Phrases in which a banned word of identifiers is the field's word.
+/// Phrases in which a banned word of identifiers is the field's word. Two spaces stand for a dot, as in torch's
+/// `dist.group.WORLD`.
 const NATURAL: &[(&str, &str)] = &[
     ("above", "all above"),
     ("above", "mark above"),
     ("above", "pause above"),
     ("parts", "raw parts"),
     ("place", "in place"),
+    ("place", "out of place"),
+    ("world", "dist  group  world"),
     ("world", "world size"),
 ];
 
@@ -288,7 +291,10 @@ mod tests {
         assert_eq!(uses("a.rs", "// part of a place\nlet part_place = \"the room\";"), [("part", 1), ("place", 1)]);
         assert!(uses("docs/a.md", "Summing takes place in part above the threshold.").is_empty());
         assert_eq!(
-            uses("a.rs", "let world = world_size; struct InPlaceSum; fn found() {} let found = 1;"),
+            uses(
+                "a.rs",
+                "let world = world_size; struct InPlaceSum; out_of_place(dist.group.WORLD); fn found() {} let found = 1;"
+            ),
             [("fn found", 1), ("world", 1)]
         );
     }

@@ -50,10 +50,10 @@ pub fn completions(args: &CompletionsArgs) -> Result<(), Failure> {
 
 /// Writes `tributary.1` and a page for each command below it.
 pub fn man(args: &ManArgs) -> Result<(), Failure> {
-    let place = args.directory.display();
+    let directory = args.directory.display();
     std::fs::create_dir_all(&args.directory)
         .and_then(|()| clap_mangen::generate_to(Cli::command(), &args.directory))
-        .map_err(|error| Failure::new(format!("cannot write manual pages into {place}: {error}")))?;
-    output::line(&format!("wrote the manual pages into {place}"))?;
+        .map_err(|error| Failure::new(format!("cannot write manual pages into {directory}: {error}")))?;
+    output::line(&format!("wrote the manual pages into {directory}"))?;
     Ok(())
 }

@@ -25,8 +25,8 @@ Examples:
     tributary allreduce --switch 127.0.0.1 --job hello --rank 0 --world-size 2 --elements 1000000
     tributary allreduce --switch 127.0.0.1 --job hello --rank 1 --world-size 2 --elements 1000000
 
-  See it work on its own:              tributary demo
-  Many switches on this machine:       tributary fabric examples/fabric.toml --allreduce 1000000
+  See it work on its own:              tributary lab demo
+  Many switches on this machine:       tributary lab fabric examples/fabric.toml --allreduce 1000000
   A thousand hosts, simulated:         tributary sim run experiments/workload-w.toml
   Who uses the switch, what is stuck:  tributary status --switch 10.0.0.1
   Which ranks are slow, live:          tributary top --switch 10.0.0.1
@@ -54,10 +54,6 @@ pub enum Command {
     Ps(ps::Args),
     /// Be one worker of a job: sum an array with the other workers
     Allreduce(collective::AllreduceArgs),
-    /// Be one worker of a job: sum an array with the other workers, for one of them
-    Reduce(collective::ReduceArgs),
-    /// Be one worker of a job: get one worker's array, bit for bit
-    Broadcast(collective::BroadcastArgs),
     /// Check, compile and time your own operators
     Operator(operator::Args),
     /// Show a switch's jobs: members, slots, memory, packets, drops, and who is missing
@@ -66,15 +62,11 @@ pub enum Command {
     Top(top::Args),
     /// Find out what is wrong with this machine or the path to a switch, and how to fix it
     Doctor(doctor::Args),
-    /// Start a whole fabric of switches and hosts on this machine, or print the commands for real ones
-    Fabric(fabric::Args),
-    /// Watch a switch and four workers sum real tensors
-    Demo(demo::Args),
     /// Repeat published experiments, and see both results side by side
     Reproduce(reproduce::Args),
     /// Run protocols on simulated networks of any size
     Sim(sim::Args),
-    /// Experiment with real packets on this machine: benchmarks, stars of shaped links, other traffic
+    /// Experiment with real packets: the demo, fabrics on this machine, benchmarks, shaped links, other collectives
     Lab(lab::Args),
     /// Print the script that completes this program's commands and flags in a shell
     #[command(hide = true)]
@@ -91,13 +83,9 @@ impl Command {
             Command::Switch(args) => args.json,
             Command::Ps(args) => args.json,
             Command::Allreduce(args) => args.member.json,
-            Command::Reduce(args) => args.member.json,
-            Command::Broadcast(args) => args.member.json,
             Command::Status(args) => args.json,
             Command::Top(args) => args.json,
             Command::Doctor(args) => args.json,
-            Command::Fabric(args) => args.json,
-            Command::Demo(args) => args.json,
             Command::Operator(_) | Command::Completions(_) | Command::Man(_) => false,
             Command::Reproduce(args) => args.json,
             Command::Sim(args) => args.json(),
@@ -120,14 +108,10 @@ impl Command {
             Command::Switch(args) => switch::run(args),
             Command::Ps(args) => ps::run(args),
             Command::Allreduce(args) => collective::allreduce(args),
-            Command::Reduce(args) => collective::reduce(args),
-            Command::Broadcast(args) => collective::broadcast(args),
             Command::Operator(args) => operator::run(args),
             Command::Status(args) => status::run(args),
             Command::Top(args) => top::run(args),
             Command::Doctor(args) => doctor::run(args),
-            Command::Fabric(args) => fabric::run(args, program),
-            Command::Demo(args) => demo::run(args, program),
             Command::Reproduce(args) => reproduce::run(args, program),
             Command::Sim(args) => sim::run(args, program),
             Command::Lab(args) => lab::run(args, program),

@@ -40,8 +40,8 @@ sum everything.
 Whoever serves a job reads its tensors, so a switch takes servers from its own machine and from where
 its operator says (--servers), or, with --tokens, for their own tenant's jobs alone.
 
-`tributary status` lists the servers and whom they serve. A server that ends or dies is told on
-every rank by name within two seconds; servers that come later serve later jobs.
+`tributary status` lists the servers and the jobs that they serve. If a server ends or dies, every rank
+reports its address within two seconds; servers that come later serve later jobs.
 Ends on SIGTERM or Ctrl-C with exit code 0.";
 
 /// The flags of `tributary ps`.

@@ -133,15 +133,15 @@ fn server(server: &ServerStatus) -> String {
         [] => "serves no job".to_string(),
         jobs => format!("serves {}", jobs.join(", ")),
     };
-    format!("server {} is {}, {jobs}, heard {:.1} s ago", server.addr, server.state, server.last_seen_s_ago)
+    format!("server {} is {}, {jobs}, last seen {:.1} s ago", server.addr, server.state, server.last_seen_s_ago)
 }
 
 /// The memory that jobs share at a switch, and their protocol's counts.
 fn about_shared(shared: &SharedStatus) -> String {
-    let SharedStatus { protocol, slots, slots_held, slots_peak, bytes, metrics } = shared;
+    let SharedStatus { protocol, slots, slots_in_use, slots_peak, bytes, metrics } = shared;
     let own = figures(metrics);
     let own = if own.is_empty() { own } else { format!("; {own}") };
-    format!("{protocol}: {slots_held} of {slots} slots held by jobs (peak {slots_peak}), {:.1} MiB{own}", mib(*bytes))
+    format!("{protocol}: {slots_in_use} of {slots} slots in use (peak {slots_peak}), {:.1} MiB{own}", mib(*bytes))
 }
 
 /// A protocol's own figures, without those that are zero.
@@ -236,19 +236,17 @@ fn jobs(jobs: &[JobStatus]) -> String {
 
 /// Which switches are above and below, for jobs on several switches.
 fn levels(job: &JobStatus) -> Vec<String> {
-    let heard = |ago: Option<f64>| ago.map(|ago| format!(", heard {ago:.1} s ago")).unwrap_or_default();
-    let below = job.switches.iter().map(|switch| {
+    let last_seen = |ago: Option<f64>| ago.map(|ago| format!(", last seen {ago:.1} s ago")).unwrap_or_default();
+    let children = job.switches.iter().map(|switch| {
         let addr = switch.addr.map_or("?".to_string(), |addr| addr.to_string());
-        let (ranks, heard) = (list(&switch.ranks), heard(switch.last_seen_s_ago));
-        format!("{}: ranks {ranks} are below the switch at {addr}: {}{heard}", job.name, switch.state)
+        let (ranks, seen) = (list(&switch.ranks), last_seen(switch.last_seen_s_ago));
+        format!("{}: ranks {ranks} are below the switch at {addr}: {}{seen}", job.name, switch.state)
     });
-    let above = job
-        .parent
-        .iter()
-        .map(|parent| format!("{}: the switch above is {}{}", job.name, parent.state, heard(parent.last_seen_s_ago)));
+    let parent = job.parent.iter().map(|parent| {
+        format!("{}: the switch above is {}{}", job.name, parent.state, last_seen(parent.last_seen_s_ago))
+    });
     let here: Vec<u16> = job.members.iter().map(|member| member.rank).collect();
-    let (below, above): (Vec<String>, Vec<String>) = (below.collect(), above.collect());
-    let mut lines: Vec<String> = below.into_iter().chain(above).collect();
+    let mut lines: Vec<String> = children.chain(parent).collect();
     if !lines.is_empty() && !here.is_empty() {
         lines.insert(0, format!("{}: ranks {} are here", job.name, list(&here)));
     }
@@ -306,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn thousands_are_told_apart_by_commas() {
+    fn commas_separate_thousands() {
         let texts =
             [(0, "0"), (12, "12"), (999, "999"), (4_210, "4,210"), (100_000, "100,000"), (1 << 31, "2,147,483,648")];
         assert!(texts.iter().all(|&(number, text)| grouped(number) == text), "{texts:?}");
@@ -319,11 +317,17 @@ mod tests {
             metric("lost_feathers", MetricNumber::Counter(3)),
             metric("crashes", MetricNumber::Counter(0)),
         ];
-        let shared =
-            SharedStatus { protocol: "pigeon".into(), slots: 8, slots_held: 2, slots_peak: 5, bytes: 3 << 20, metrics };
+        let shared = SharedStatus {
+            protocol: "pigeon".into(),
+            slots: 8,
+            slots_in_use: 2,
+            slots_peak: 5,
+            bytes: 3 << 20,
+            metrics,
+        };
         assert_eq!(
             about_shared(&shared),
-            "pigeon: 2 of 8 slots held by jobs (peak 5), 3.0 MiB; wait seconds 0.5, lost feathers 3"
+            "pigeon: 2 of 8 slots in use (peak 5), 3.0 MiB; wait seconds 0.5, lost feathers 3"
         );
     }
 }

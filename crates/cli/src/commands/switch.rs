@@ -34,7 +34,7 @@ Examples:
   tributary switch --tokens /etc/tributary-tokens.toml     only for those who have one in TRIBUTARY_TOKEN
   tributary switch --operators any                   serve operators that jobs bring: tributary operator --help
   tributary switch --aggregators 16384               of memory that the jobs of some protocols share
-  tributary switch --fabric fabric.toml --node leaf0     one of many: tributary fabric --help
+  tributary switch --fabric fabric.toml --node leaf0     one of many: tributary lab fabric --help
 
 The file has these keys; flags win over it:
   listen = \"10.0.0.1:17777\"

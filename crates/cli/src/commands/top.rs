@@ -23,7 +23,7 @@ says who has not begun one that others are in. STILL FOR is how long no sum was 
 SLOW are the ranks that the others waited for in the last minute, and in how many of all samples. The
 switch takes one sample a second, and keeps them: --json has goodput and packets of no use sample by
 sample, and http://SWITCH shows the same as a page. Ranks of one speed are waited for about equally
-often, a straggler nearly always. Where stdout is no terminal, screens follow one another. Ctrl-C
+often, a straggler nearly always. Where stdout is not a terminal, screens follow one another. Ctrl-C
 ends it.";
 
 /// The most ranks that the table names as slow.

@@ -41,7 +41,7 @@ impl Nearness {
     }
 
     /// On any machine. Links set the least time, which is the one at rest; room is for longer ones alone.
-    pub fn with_room(ratio: RangeInclusive<f64>) -> Nearness {
+    pub fn within(ratio: RangeInclusive<f64>) -> Nearness {
         Nearness { ratio, tries: 6 }
     }
 
@@ -87,7 +87,7 @@ fn star(hosts: usize, rate: u64) -> String {
     )
 }
 
-/// Integers: a simulated tensor of floats draws each block's exponent anew, so that who guesses it guesses wrong.
+/// Integers: a simulated tensor of floats draws each block's exponent independently, so that who guesses it guesses wrong.
 pub const TYPE: &str = "i32";
 
 /// The protocol of who chooses none.
@@ -200,8 +200,8 @@ fn star_agrees(protocol: &Protocol, rates: &[u64], sizes: &[u64], nearness: &Nea
 }
 
 #[test]
-fn completion_times_agree_but_for_noise() {
-    let nearness = Nearness::with_room(0.95..=1.3);
+fn completion_times_agree_within_noise() {
+    let nearness = Nearness::within(0.95..=1.3);
     assert!(star_agrees(usual(), &RATES[..1], &[250_000, 1_000_000], &nearness), "see the table");
 }
 
@@ -212,9 +212,9 @@ fn others() -> impl Iterator<Item = &'static Protocol> {
 }
 
 #[test]
-fn completion_times_of_other_protocols_agree_but_for_noise() {
+fn completion_times_of_other_protocols_agree_within_noise() {
     for protocol in others() {
-        let nearness = Nearness::with_room(0.85..=1.5);
+        let nearness = Nearness::within(0.85..=1.5);
         assert!(star_agrees(protocol, &RATES[..1], &[250_000], &nearness), "see the table");
     }
 }
@@ -235,7 +235,7 @@ fn completion_times_agree_within_5_percent() {
     assert!(star_agrees(usual(), &RATES, &sizes, &Nearness::at_rest(0.95..=1.05)), "see the table");
 }
 
-/// Every other host sends so many datagrams to host 0 at once; seconds from the first sender's start until the last has
+/// Every other host sends this many datagrams to host 0 at once; seconds from the first sender's start until the last has
 /// come. The receiver's own thread may get its core later than they.
 fn real_incast(star: &Star, hosts: usize, datagrams: usize) -> f64 {
     let to: SocketAddr = (star.host_addr(0), 9_000).into();
@@ -305,8 +305,8 @@ fn incast_agrees(rates: &[u64], nearness: &Nearness) -> bool {
 }
 
 #[test]
-fn an_incast_agrees_but_for_noise() {
-    assert!(incast_agrees(&RATES[..1], &Nearness::with_room(0.9..=1.4)), "see the table");
+fn an_incast_agrees_within_noise() {
+    assert!(incast_agrees(&RATES[..1], &Nearness::within(0.9..=1.4)), "see the table");
 }
 
 #[test]

@@ -24,7 +24,7 @@ macro_rules! file {
 /// Collectives back to back, of whose times the median counts.
 const ITERS: u64 = 9;
 
-/// Sums on a fabric of this machine; what `tributary fabric` reports.
+/// Sums on a fabric of this machine; what `tributary lab fabric` reports.
 fn real(file: impl AsRef<Path>, elements: u64, words: &[&str]) -> Option<Value> {
     if let Err(reason) = requirements() {
         eprintln!("skipped: {reason}");
@@ -33,7 +33,7 @@ fn real(file: impl AsRef<Path>, elements: u64, words: &[&str]) -> Option<Value> 
     let _turn = alone();
     let program = env!("CARGO_BIN_EXE_tributary");
     let mut command = Command::new(program);
-    command.arg("fabric").arg(file.as_ref()).args(["--json", "--dtype", TYPE, "--timeout", "100s"]);
+    command.args(["lab", "fabric"]).arg(file.as_ref()).args(["--json", "--dtype", TYPE, "--timeout", "100s"]);
     command.env("TRIBUTARY", program);
     command.args(["--allreduce", &elements.to_string(), "--iters", &ITERS.to_string()]).args(words);
     let output = command.output().unwrap();
@@ -86,8 +86,8 @@ fn every_hop_agrees(mebibytes: &[u64], nearness: &Nearness) -> bool {
 }
 
 #[test]
-fn a_fabric_agrees_but_for_noise() {
-    assert!(every_hop_agrees(&[1, 4], &Nearness::with_room(0.85..=1.6)), "see the table");
+fn a_fabric_agrees_within_noise() {
+    assert!(every_hop_agrees(&[1, 4], &Nearness::within(0.85..=1.6)), "see the table");
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn real_trees(protocol: &Protocol, elements: u64) -> Option<Planned> {
 /// The same with what the real job was granted, simulated.
 fn simulated_trees(protocol: &Protocol, elements: u64, granted: Planned) -> Planned {
     let Planned { trees, slots, elements_per_packet, .. } = granted;
-    // What `tributary fabric` counts is what a cable counts: Ethernet, IPv4 and UDP headers.
+    // What `tributary lab fabric` counts is what a cable counts: Ethernet, IPv4 and UDP headers.
     let text = format!(
         "[network]\nleaf_spine = {{ leaves = 2, spines = 4, hosts_per_leaf = 4 }}\nrate = \"200 Mbit/s\"\ndelay = \"5 us\"\n\
          switch_latency = \"50 us\"\nqueue = \"1 MiB\"\nmark_above = \"64 KiB\"\nmark_all_above = \"512 KiB\"\noverhead = 42\n\
@@ -167,8 +167,8 @@ fn trees_agree(mebibytes: &[u64], nearness: &Nearness) -> bool {
 }
 
 #[test]
-fn planned_trees_on_a_fabric_agree_but_for_noise() {
-    assert!(trees_agree(&[4], &Nearness::with_room(0.85..=1.6)), "see the table");
+fn planned_trees_on_a_fabric_agree_within_noise() {
+    assert!(trees_agree(&[4], &Nearness::within(0.85..=1.6)), "see the table");
 }
 
 #[test]

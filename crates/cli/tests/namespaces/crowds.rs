@@ -48,8 +48,8 @@ fn four_thousand_waiting_joins_of_one_host_lock_nobody_out_and_a_stalled_rank_li
     signal(&workers[1], "-STOP");
     thread::sleep(Duration::from_secs(2));
     signal(&workers[1], "-CONT");
-    let held = waiting(&crowd);
-    assert!(held > 500, "{held} joins of the crowd wait");
+    let waiting_count = waiting(&crowd);
+    assert!(waiting_count > 500, "{waiting_count} joins of the crowd wait");
     network.sum("comes-later", HONEST, &SHORT);
     goes_on(&network, "lives");
     end(workers);
@@ -107,18 +107,18 @@ fn two_thousand_watches_of_another_job_do_not_delay_the_news_of_a_death() {
     /// all members every time. A rank without the news asks by itself at three quarters of the timeout, after 450 s.
     const FAIL_WITHIN: Duration = Duration::from_secs(20);
     let Some(network) = build() else { return };
-    let mut workers = network.workers("bereft", HONEST, &ENDLESS);
-    network.until_busy("bereft", 1_000);
+    let mut workers = network.workers("two-workers", HONEST, &ENDLESS);
+    network.until_busy("two-workers", 1_000);
     let guests = guests(&network, RANKS);
-    let stranger = guests.take("strangers", None);
-    let watches = guests.say((0..4 * RANKS).map(|number| stranger.watch("strangers", number % RANKS)));
-    let held = waiting(&watches);
-    assert!(held > 2_000, "{held} watches wait");
+    let member = guests.take("other-job", None);
+    let watches = guests.say((0..4 * RANKS).map(|number| member.watch("other-job", number % RANKS)));
+    let waiting_count = waiting(&watches);
+    assert!(waiting_count > 2_000, "{waiting_count} watches wait");
     workers[1].kill().unwrap();
     workers.remove(1).wait().unwrap();
     let death = Instant::now();
     let error = error_of(workers.remove(0));
-    eprintln!("failed after {:?}, beside {held} watches", death.elapsed());
+    eprintln!("failed after {:?}, beside {waiting_count} watches", death.elapsed());
     assert!(error.contains("rank 1 is gone: its process ended"), "{error}");
     assert!(death.elapsed() < FAIL_WITHIN, "{:?}", death.elapsed());
 }
@@ -131,8 +131,8 @@ fn forming_jobs_of_one_host_refuse_nobody_else() {
     let forming = guests.join((0..256).map(|job| (format!("forms-{job}"), 0, 2)), None);
     network.until("half of all jobs form, and no more", |_| (waiting(&forming) == 128).then_some(()));
     network.sum("another-hosts", HONEST, &SHORT);
-    let told = forming.into_iter().filter(|stream| waiting(std::slice::from_ref(stream)) == 0).map(answer);
-    assert!(told.flatten().all(|told| told["code"] == "over_client_limit"));
+    let refused = forming.into_iter().filter(|stream| waiting(std::slice::from_ref(stream)) == 0).map(answer);
+    assert!(refused.flatten().all(|refused| refused["code"] == "over_client_limit"));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `tributary fabric`: two leaves, two spines and eight hosts with links of 200 Mbit/s, as the example file has them. Every
+//! `tributary lab fabric`: two leaves, two spines and eight hosts with links of 200 Mbit/s, as the example file has them. Every
 //! rank checks every element of its sum, integers exactly.
 
 use std::process::{Command, Output};
@@ -16,10 +16,10 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_tributary");
 const FOUR: &str = "
     worker() { ip netns exec $1 $TRIBUTARY $3 --switch $2 --rank $4 --world-size 4 --timeout 60s --json --protocol canary $5; }
     four() {
-        worker $NS_host0 10.77.128.1 $1 0 \"$2\" & worker $NS_host1 10.77.128.1 $1 1 \"$2\" &
-        worker $NS_host4 10.77.128.2 $1 2 \"$2\" & worker $NS_host5 10.77.128.2 $1 3 \"$3\" & wait
+        worker $NS_host0 10.77.128.1 \"$1\" 0 \"$2\" & worker $NS_host1 10.77.128.1 \"$1\" 1 \"$2\" &
+        worker $NS_host4 10.77.128.2 \"$1\" 2 \"$2\" & worker $NS_host5 10.77.128.2 \"$1\" 3 \"$3\" & wait
     }
-    same() { four $1 \"$2\" \"$2\"; }
+    same() { four \"$1\" \"$2\" \"$2\"; }
 ";
 
 /// Runs the example fabric with these words; `None`, with the reason on stderr, where none can be built.
@@ -35,7 +35,7 @@ pub fn fabric_of(file: &str, words: &[&str]) -> Option<Output> {
     }
     let _turn = turn();
     let mut command = Command::new(PROGRAM);
-    command.args(["fabric", file]).args(words).env_remove("TRIBUTARY_SWITCH").env("TRIBUTARY", PROGRAM);
+    command.args(["lab", "fabric", file]).args(words).env_remove("TRIBUTARY_SWITCH").env("TRIBUTARY", PROGRAM);
     Some(command.output().unwrap())
 }
 
@@ -51,7 +51,7 @@ pub fn sum_of(file: &str, words: &[&str]) -> Option<Value> {
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     for switch in switches(&report) {
         let shared = switch["shared"].as_array().unwrap();
-        assert!(shared.iter().all(|shared| shared["slots_held"] == 0), "{switch}");
+        assert!(shared.iter().all(|shared| shared["slots_in_use"] == 0), "{switch}");
     }
     Some(report)
 }
@@ -86,7 +86,8 @@ fn eight_hosts_sum_over_two_spines_and_leave_nothing_behind() {
 #[test]
 fn an_option_of_switches_reaches_each_of_them_and_one_that_none_has_is_refused_with_a_sentence() {
     let refused = |option: &str| {
-        let command = Command::new(PROGRAM).args(["fabric", EXAMPLE, "--print", "--switch-option", option]).output();
+        let command =
+            Command::new(PROGRAM).args(["lab", "fabric", EXAMPLE, "--print", "--switch-option", option]).output();
         let output = command.unwrap();
         assert!(!output.status.success() && output.stdout.is_empty(), "{option}");
         text(&output.stderr)
@@ -138,9 +139,9 @@ fn a_spine_that_comes_back_gets_the_running_job_again() {
 #[test]
 fn hosts_reduce_to_one_and_broadcast_from_one() {
     let script = "
-        same reduce '--job sum --elements 300000 --root 2 --iters 3'
-        same broadcast '--job copy --elements 300001 --dtype f16 --root 3 --iters 3'
-        four reduce '--job roots --elements 5000 --root 1' '--job roots --elements 5000 --root 2'
+        same 'lab reduce' '--job sum --elements 300000 --root 2 --iters 3'
+        same 'lab broadcast' '--job copy --elements 300001 --dtype f16 --root 3 --iters 3'
+        four 'lab reduce' '--job roots --elements 5000 --root 1' '--job roots --elements 5000 --root 2'
     ";
     let Some(output) = fabric(&["--run", &(FOUR.to_owned() + script)]) else { return };
     let stdout = text(&output.stdout);

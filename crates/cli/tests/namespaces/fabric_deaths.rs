@@ -54,7 +54,7 @@ pub fn script_under(protocol: &str, dir: &Path, script: &str) -> Option<Output> 
     }
     let _turn = turn();
     let mut command = Command::new(PROGRAM);
-    command.args(["fabric", EXAMPLE, "--run", &format!("{WORDS}{script}")]).env_remove("TRIBUTARY_SWITCH");
+    command.args(["lab", "fabric", EXAMPLE, "--run", &format!("{WORDS}{script}")]).env_remove("TRIBUTARY_SWITCH");
     command.env("TRIBUTARY", PROGRAM).env("FILE", EXAMPLE).env("DIR", dir).env("TIMEOUT", TIMEOUT_S.to_string());
     command.env("PROTOCOL", protocol);
     Some(command.output().unwrap())
@@ -72,7 +72,7 @@ pub fn seconds(dir: &Path, name: &str) -> u64 {
 }
 
 #[test]
-fn a_leaf_that_dies_is_told_to_every_rank_with_the_ranks_behind_it() {
+fn every_rank_reports_a_leaf_that_dies_with_the_ranks_behind_it() {
     let dir = tempfile::tempdir().unwrap();
     let output = script(dir.path(), "job long 500000 100000; busy; end leaf1; all");
     let Some(output) = output else { return };
@@ -98,7 +98,7 @@ fn a_leaf_that_is_started_again_at_once_costs_no_element() {
 }
 
 #[test]
-fn a_seat_that_is_started_again_costs_no_element_and_the_next_job_is_formed_there() {
+fn a_controller_that_is_started_again_costs_no_element_and_the_next_job_is_formed_there() {
     let dir = tempfile::tempdir().unwrap();
     let words = "job long 500000 40; busy; end spine1; sleep 2; again spine1; all; job next 1000 1; all; end spine1";
     let Some(output) = script(dir.path(), words) else { return };
@@ -109,7 +109,7 @@ fn a_seat_that_is_started_again_costs_no_element_and_the_next_job_is_formed_ther
 }
 
 #[test]
-fn without_its_seat_a_fabric_sums_to_the_end_and_refuses_the_next_job_with_one_sentence() {
+fn without_its_controller_a_fabric_sums_to_the_end_and_refuses_the_next_job_with_one_sentence() {
     let dir = tempfile::tempdir().unwrap();
     let words = "job long 500000 40; busy; end spine1; all; job next 1000 1; all";
     let Some(output) = script(dir.path(), words) else { return };

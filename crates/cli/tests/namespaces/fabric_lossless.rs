@@ -36,8 +36,8 @@ fn twice_what_a_cable_takes_pauses_hosts_and_switches_and_drops_nothing() {
     for (switch, sender) in [("leaf1", "host4"), ("leaf1", "spine0"), ("spine0", "leaf0"), ("leaf0", "host0")] {
         assert!(port(&report, switch, sender)["pauses_given"].as_u64() > Some(0), "{switch}, {sender}: {report}");
     }
-    for (switch, asked_by) in [("spine0", "leaf1"), ("leaf0", "spine0")] {
-        assert!(port(&report, switch, asked_by)["pauses_taken"].as_u64() > Some(0), "{switch}, {asked_by}: {report}");
+    for (switch, paused_by) in [("spine0", "leaf1"), ("leaf0", "spine0")] {
+        assert!(port(&report, switch, paused_by)["pauses_taken"].as_u64() > Some(0), "{switch}, {paused_by}: {report}");
     }
     assert_eq!(port(&report, "leaf1", "host3")["pauses_taken"], 0, "hosts take all at once");
 }

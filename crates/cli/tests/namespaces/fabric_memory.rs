@@ -25,7 +25,7 @@ fn shared<'a>(report: &'a Value, protocol: &Protocol) -> Vec<&'a Value> {
         shared.expect("each switch has a machine")
     };
     let all: Vec<&Value> = switches(report).iter().map(of_it).collect();
-    assert!(all.iter().all(|shared| shared["slots_held"] == 0), "{report}");
+    assert!(all.iter().all(|shared| shared["slots_in_use"] == 0), "{report}");
     all
 }
 

@@ -48,7 +48,7 @@ fn errors_of(dir: &Path, job: &str) -> Vec<String> {
 
 /// Each rank compares its result with what the module makes at home; `matrix-2x2` has ranks in their order.
 #[test]
-fn a_job_with_its_own_operator_runs_over_the_switches_that_serve_it_and_around_those_that_do_not() {
+fn a_job_with_a_custom_operator_runs_over_the_switches_that_serve_it_and_around_those_that_do_not() {
     let dir = tempfile::tempdir().unwrap();
     let operators = "[operators]\nallow = \"any\"\nat = { spine0 = \"none\" }\n";
     let words = "job max maxloc --elements 200000; job matrix matrix-2x2 --elements 100001; all
@@ -60,8 +60,8 @@ fn a_job_with_its_own_operator_runs_over_the_switches_that_serve_it_and_around_t
             assert_eq!(report["checked"], true, "{report}");
         }
     }
-    let told = text(&output.stderr);
-    assert!(told.is_empty() || !told.contains("panicked"), "{told}");
+    let stderr = text(&output.stderr);
+    assert!(stderr.is_empty() || !stderr.contains("panicked"), "{stderr}");
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn fabric(dir: &Path, words: &[&str]) -> Option<Output> {
 }
 
 #[test]
-fn servers_sum_what_a_fabrics_switches_have_no_room_for() {
+fn servers_sum_what_does_not_fit_a_fabrics_switches() {
     for protocol in served() {
         let dir = tempfile::tempdir().unwrap();
         for (aggregators, expected) in [(0, 0.0..=0.0), (2, 0.0..=0.999)] {
@@ -57,7 +57,7 @@ fn servers_sum_what_a_fabrics_switches_have_no_room_for() {
             }
             let shared =
                 report["switches"].as_array().unwrap().iter().flat_map(|own| own["shared"].as_array().unwrap());
-            assert!(shared.into_iter().all(|shared| shared["slots_held"] == 0), "{report}");
+            assert!(shared.into_iter().all(|shared| shared["slots_in_use"] == 0), "{report}");
         }
     }
 }

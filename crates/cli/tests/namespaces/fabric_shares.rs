@@ -48,11 +48,12 @@ fn eight_jobs_have_equal_shares_that_add_up_to_the_memory_and_all_go_on() {
     };
     let slots = each(controller, "slots");
     assert!(slots.len() == 8 && slots.iter().all(|&own| own == slots[0] && own >= 4), "{slots:?}");
-    let held: u64 = each(controller, "memory_bytes").iter().sum();
-    assert!(held <= 1 << 20 && held > 900 << 10, "{held} bytes");
+    let in_use: u64 = each(controller, "memory_bytes").iter().sum();
+    assert!(in_use <= 1 << 20 && in_use > 900 << 10, "{in_use} bytes");
     for job in leaf["jobs"].as_array().unwrap() {
         for tree in job["trees"].as_array().unwrap() {
-            let caps = tree["switches"].as_array().unwrap().iter().filter_map(|part| part["order"]["wnd_cap"].as_u64());
+            let caps =
+                tree["switches"].as_array().unwrap().iter().filter_map(|switch| switch["order"]["wnd_cap"].as_u64());
             assert!(caps.clone().count() > 0 && caps.clone().all(|cap| cap == slots[0] / 2), "{tree}");
         }
     }

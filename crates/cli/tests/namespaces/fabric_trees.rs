@@ -30,7 +30,7 @@ fn load(protocol: &Protocol) {
         report["trees"].as_array().unwrap().iter().map(|tree| tree["root"].as_str().unwrap()).collect();
     roots.sort_unstable();
     assert_eq!(roots, ["spine0", "spine1"], "{report}");
-    // Equal, but for what a busy machine made ranks send again.
+    // Equal, except for what a busy machine made ranks send again.
     let again: u64 = ranks.iter().map(|rank| rank["retransmissions"].as_u64().unwrap()).sum();
     let alike = |a: u64, b: u64| assert!(a > 5_000 && a.abs_diff(b) <= a.min(b) / 50 + again, "{a}, {b}: {report}");
     for leaf in ["leaf0", "leaf1"] {
@@ -48,7 +48,7 @@ fn one_tree_uses_one_spine_and_floats_are_summed_within_their_bound() {
     assert!(up[1] > 1_000 && up[0] < up[1] / 10, "{up:?}");
 }
 
-/// Under every protocol whose trees nobody can plant anew while a job runs.
+/// Under every protocol whose trees cannot be repaired while a job runs.
 #[test]
 fn a_spine_that_dies_is_named_to_every_rank_and_the_next_job_runs_over_the_other() {
     let planned = |protocol: &&&Protocol| protocol.placement == Placement::Trees && !protocol.survives_tree_loss;
@@ -65,7 +65,7 @@ fn a_spine_that_dies_is_named_to_every_rank_and_the_next_job_runs_over_the_other
 
 /// Nobody can form jobs then; but every leaf sees for itself that a tree is broken.
 #[test]
-fn a_spine_that_dies_and_is_the_seat_is_named_too() {
+fn a_spine_that_dies_and_is_the_controller_is_named_too() {
     let dir = tempfile::tempdir().unwrap();
     let Some(output) = script_under("switchml", dir.path(), "job long 500000 100000; busy; end spine1; all") else {
         return;
@@ -117,7 +117,7 @@ fn status_draws_the_trees() {
 const DEATH_COSTS_S: f64 = 1.0 + 4.0;
 
 #[test]
-fn a_spine_that_dies_costs_no_sum_and_a_second_where_trees_can_be_planted_anew() {
+fn a_spine_that_dies_costs_no_sum_and_a_second_where_trees_can_be_repaired() {
     for protocol in protocols::ALL.iter().filter(|protocol| protocol.survives_tree_loss) {
         let words = ["--allreduce", "3000000", "--dtype", "i32", "--protocol", protocol.name, "--trees", "2"];
         let Some(undisturbed) = sum(&words) else { return };
@@ -167,7 +167,7 @@ fn a_kill_that_comes_too_late_is_said_to_be_none() {
 
 /// Nothing can be planned around a leaf: it is the only way of its hosts.
 #[test]
-fn a_leaf_that_dies_is_named_to_every_rank_though_trees_could_be_planted_anew() {
+fn a_leaf_that_dies_is_named_to_every_rank_though_trees_could_be_repaired() {
     for protocol in protocols::ALL.iter().filter(|protocol| protocol.survives_tree_loss) {
         let dir = tempfile::tempdir().unwrap();
         let words = "job long 500000 100000; busy; end leaf1; all";
@@ -180,7 +180,7 @@ fn a_leaf_that_dies_is_named_to_every_rank_though_trees_could_be_planted_anew() 
                 ],
                 _ => &["the switch 10.77.128.2:17777 does not answer any more"],
             };
-            let whole = wanted.iter().any(|part| error.contains(part)) && error.lines().count() == 1;
+            let whole = wanted.iter().any(|words| error.contains(words)) && error.lines().count() == 1;
             assert!(whole, "{}, rank {rank}: {error}", protocol.name);
         }
         let elapsed = seconds(dir.path(), "told") - seconds(dir.path(), "ended");
@@ -196,8 +196,8 @@ fn a_leaf_that_is_started_again_at_once_costs_no_sum_nor_does_a_spine_that_dies_
         let words = "job long 500000 100; busy; end leaf1; sleep 0.4; again leaf1; sleep 2; end spine0; all; end leaf1";
         let Some(output) = script_under(protocol.name, dir.path(), words) else { return };
         let errors = errors_of(dir.path(), "long");
-        let told = text(&output.stderr);
-        assert!(errors.iter().all(String::is_empty), "{}: {errors:?} {told}", protocol.name);
+        let stderr = text(&output.stderr);
+        assert!(errors.iter().all(String::is_empty), "{}: {errors:?} {stderr}", protocol.name);
     }
 }
 

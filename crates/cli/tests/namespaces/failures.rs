@@ -31,7 +31,7 @@ fn a_killed_worker_is_named_by_every_other_long_before_the_timeout() {
     }
 }
 
-/// A watch is answered after 30 s, and a stopped process cannot ask anew.
+/// A watch is answered after 30 s, and a stopped process cannot ask again.
 #[test]
 fn a_worker_that_stands_still_while_its_watch_ends_costs_a_pause_and_no_job() {
     let Some(network) = Network::build(2, Faults::default()) else { return };

@@ -22,7 +22,7 @@ const DESCRIPTORS: &str = "--nofile=16384";
 
 /// A host's UDP sockets, which answer the switch's questions: its joins are as good as anybody's.
 pub struct Guests<'a> {
-    place: &'a Namespace,
+    host: &'a Namespace,
     switch: SocketAddr,
     sockets: Arc<Vec<UdpSocket>>,
     ended: Arc<AtomicBool>,
@@ -40,17 +40,17 @@ pub struct Membership {
 }
 
 impl<'a> Guests<'a> {
-    /// So many sockets at a host, and more descriptors for this process than the usual 1,024.
-    pub fn at(place: &'a Namespace, switch: SocketAddr, sockets: usize) -> Guests<'a> {
+    /// This many sockets at a host, and more descriptors for this process than the usual 1,024.
+    pub fn at(host: &'a Namespace, switch: SocketAddr, sockets: usize) -> Guests<'a> {
         let own = std::process::id().to_string();
         assert!(Command::new("prlimit").args(["--pid", &own, DESCRIPTORS]).status().unwrap().success());
         let open = || (0..sockets).map(|_| UdpSocket::bind("0.0.0.0:0").unwrap()).collect::<Vec<_>>();
-        let sockets = Arc::new(place.inside(open).unwrap());
+        let sockets = Arc::new(host.inside(open).unwrap());
         let ended = Arc::new(AtomicBool::new(false));
         let sign_of_life = Arc::new(OnceLock::new());
         let (answered, end, sign) = (Arc::clone(&sockets), Arc::clone(&ended), Arc::clone(&sign_of_life));
         let answering = Some(thread::spawn(move || answer_all(&answered, &end, &sign)));
-        Guests { place, switch, sockets, ended, sign_of_life, answering }
+        Guests { host, switch, sockets, ended, sign_of_life, answering }
     }
 
     /// Stops to answer, and to show that it lives: what comes to the sockets stays there.
@@ -93,7 +93,7 @@ impl<'a> Guests<'a> {
             let _ = stream.write_all(&request);
             stream
         };
-        self.place.inside(|| requests.map(say).collect()).unwrap()
+        self.host.inside(|| requests.map(say).collect()).unwrap()
     }
 
     /// Joins a job with all of its ranks, one from each socket, of which everybody must be let in.
@@ -101,11 +101,11 @@ impl<'a> Guests<'a> {
         let world_size = self.sockets.len();
         let streams = self.join((0..world_size).map(|rank| (job.to_string(), rank, world_size)), slots);
         let answers: Vec<Value> = streams.into_iter().map(|stream| answer(stream).expect("it is let in")).collect();
-        let told = &answers[0];
-        let port = told["shard_ports"][0].as_u64().unwrap_or_else(|| panic!("{told}"));
+        let first = &answers[0];
+        let port = first["shard_ports"][0].as_u64().unwrap_or_else(|| panic!("{first}"));
         let membership = Membership {
-            id: JobId(told["job_id"].as_u64().unwrap() as u16),
-            key: JobKey(u64::from_str_radix(told["key"].as_str().unwrap(), 16).unwrap()),
+            id: JobId(first["job_id"].as_u64().unwrap() as u16),
+            key: JobKey(u64::from_str_radix(first["key"].as_str().unwrap(), 16).unwrap()),
             shard: SocketAddr::new(self.switch.ip(), port as u16),
             protocol: protocols::ALL[0].code,
         };
@@ -121,7 +121,7 @@ impl Drop for Guests<'_> {
 }
 
 impl Membership {
-    /// A ping of this job with so many bytes.
+    /// A ping of this job with this many bytes.
     pub fn ping(&self, len: usize) -> Vec<u8> {
         let mut packet = vec![0; len.max(COMMON_LEN)];
         Common { protocol: self.protocol, kind: kind::PING, job: self.id, key: self.key }.emit(&mut packet);

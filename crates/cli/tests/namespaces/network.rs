@@ -130,7 +130,7 @@ impl Network {
         }
     }
 
-    /// Waits until a job has completed so many blocks.
+    /// Waits until a job has completed this many blocks.
     pub fn until_busy(&self, job: &str, blocks: u64) -> JobStatus {
         let wanted = |status: &SwitchStatus| {
             status.jobs.iter().find(|found| found.name == job && found.blocks >= blocks).cloned()
@@ -172,8 +172,8 @@ fn start_switch(star: &Star, words: &[&str]) -> Child {
 }
 
 /// The program in a namespace.
-pub fn tributary(place: &Namespace) -> Command {
-    let mut command = place.command(env!("CARGO_BIN_EXE_tributary")).unwrap();
+pub fn tributary(namespace: &Namespace) -> Command {
+    let mut command = namespace.command(env!("CARGO_BIN_EXE_tributary")).unwrap();
     command.env_remove("TRIBUTARY_SWITCH").stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

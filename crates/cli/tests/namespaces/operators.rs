@@ -55,13 +55,13 @@ fn an_operators_results_are_exact_under_loss_duplicates_and_reordering() {
 fn a_tenant_whose_modules_never_end_costs_other_tenants_no_sum() {
     let Some(network) = Network::build_serving_operators(4, Faults::default()) else { return };
     let dir = tempfile::tempdir().unwrap();
-    let place = |name: &str| dir.path().join(name).display().to_string();
-    fs::write(place("endless.wat"), xor_until_77777("(loop $for_ever (br $for_ever))")).unwrap();
-    fs::write(place("input.npy"), npy(&[77_777; 50_000])).unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    fs::write(path("endless.wat"), xor_until_77777("(loop $endless (br $endless))")).unwrap();
+    fs::write(path("input.npy"), npy(&[77_777; 50_000])).unwrap();
     let good: Vec<_> = (0..2)
         .map(|rank| network.worker("good", rank, 2, &["--elements", "400000", "--iters", "60", "--timeout", "60s"]))
         .collect();
-    let (operator, input) = (place("endless.wat"), place("input.npy"));
+    let (operator, input) = (path("endless.wat"), path("input.npy"));
     for turn in 0..4 {
         let words = ["--protocol", protocol(), "--op", &operator, "--input", &input, "--timeout", "60s"];
         let bad: Vec<_> = (0..2).map(|rank| network.worker(&format!("bad-{turn}"), rank, 2, &words)).collect();

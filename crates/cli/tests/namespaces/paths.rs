@@ -17,8 +17,8 @@ const PROTOCOLS: [&str; 2] = ["switchml", "ring"];
 /// Longer than any test lives, and so is the timeout.
 const ENDLESS: [&str; 6] = ["--elements", "1000000", "--iters", "1000000", "--timeout", "600s"];
 
-fn ip(place: &Namespace, words: &[&str]) {
-    assert!(place.command("ip").unwrap().args(words).status().unwrap().success(), "ip {words:?}");
+fn ip(namespace: &Namespace, words: &[&str]) {
+    assert!(namespace.command("ip").unwrap().args(words).status().unwrap().success(), "ip {words:?}");
 }
 
 /// "Fragmentation needed, MTU 552": what a router would say of a packet from `from` to `to` (RFC 792, RFC 1191).
@@ -38,10 +38,10 @@ fn fragmentation_needed(from: SocketAddr, to: SocketAddr) -> Vec<u8> {
     message
 }
 
-fn tell(whom: Ipv4Addr, message: &[u8]) {
+fn send_icmp(receiver: Ipv4Addr, message: &[u8]) {
     let socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::ICMPV4)).unwrap();
     for _ in 0..20 {
-        socket.send_to(message, &SocketAddr::from((whom, 0)).into()).unwrap();
+        socket.send_to(message, &SocketAddr::from((receiver, 0)).into()).unwrap();
         thread::sleep(Duration::from_millis(50));
     }
     // What came back is of no interest.
@@ -58,8 +58,8 @@ fn a_forged_message_about_the_mtu_ends_no_job_and_no_later_join() {
     for member in &job.members {
         let addr = member.addr;
         let std::net::IpAddr::V4(worker) = addr.ip() else { panic!("IPv4 here") };
-        network.star.host(2).inside(|| tell(worker, &fragmentation_needed(addr, switch))).unwrap();
-        network.star.host(2).inside(|| tell(switch_ip, &fragmentation_needed(switch, addr))).unwrap();
+        network.star.host(2).inside(|| send_icmp(worker, &fragmentation_needed(addr, switch))).unwrap();
+        network.star.host(2).inside(|| send_icmp(switch_ip, &fragmentation_needed(switch, addr))).unwrap();
         goes_on(&network, "forged");
     }
     let later = network.workers("later", 2, &["--elements", "100000"]);
@@ -85,11 +85,11 @@ fn a_way_that_becomes_narrower_in_the_middle_costs_a_pause_and_no_job() {
     }
 }
 
-/// 272 bytes of payload: less than the shortest pieces have.
+/// 272 bytes of payload: less than the shortest fragments have.
 const NARROWEST: &str = "300";
 
 #[test]
-fn a_way_that_holds_no_piece_is_named_with_the_peer_that_packets_do_not_reach() {
+fn a_path_that_holds_no_fragment_is_named_with_the_peer_that_packets_do_not_reach() {
     for protocol in PROTOCOLS {
         let Some(network) = Network::build(2, Faults::default()) else { return };
         let words = ["--elements", "250000", "--iters", "100000", "--timeout", "6s", "--protocol", protocol];
@@ -101,11 +101,11 @@ fn a_way_that_holds_no_piece_is_named_with_the_peer_that_packets_do_not_reach() 
         // Both ends lose what is longer, and tell nobody.
         ip(network.star.switch_box(), &["link", "set", &network.star.port_device(0), "mtu", NARROWEST]);
         let error = error_of(workers.remove(0));
-        let whom = match protocol == PROTOCOLS[0] {
+        let peer = match protocol == PROTOCOLS[0] {
             true => format!("the switch {}", network.switch_addr()),
             false => format!("rank 1 at {}:", network.star.host_addr(1)),
         };
-        assert!(error.contains("packets of 504 bytes do not come back from") && error.contains(&whom), "{error}");
+        assert!(error.contains("packets of 504 bytes do not come back from") && error.contains(&peer), "{error}");
         assert!(!error.contains("rank 0 did not contribute"), "{error}");
         workers.into_iter().for_each(|worker| drop(ended(worker)));
     }

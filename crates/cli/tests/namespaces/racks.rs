@@ -35,12 +35,12 @@ impl TwoRacks {
         let turn = network::turn();
         let options = StarOptions::new(HOSTS_PER_RACK, Shaping::gbps(1.0).unwrap());
         let racks = Racks::build(2, &options, up_faults).unwrap();
-        let above = start_switch(racks.top(), &[]);
+        let parent = start_switch(racks.top(), &[]);
         let below = |rack: usize| {
             let parent = format!("{}:{PORT}", Racks::top_addr(rack));
             start_switch(racks.rack(rack).switch_box(), &["--parent", &parent])
         };
-        let switches = [above, below(0), below(1)];
+        let switches = [parent, below(0), below(1)];
         Some(TwoRacks { racks, switches, _turn: turn })
     }
 
@@ -92,8 +92,8 @@ impl Drop for TwoRacks {
     }
 }
 
-fn start_switch(place: &Namespace, words: &[&str]) -> Child {
-    let mut command = tributary(place);
+fn start_switch(namespace: &Namespace, words: &[&str]) -> Child {
+    let mut command = tributary(namespace);
     command.args(["switch", "--listen", &format!("0.0.0.0:{PORT}"), "--cores", "2"]).args(words);
     let mut switch = command.stderr(Stdio::inherit()).spawn().unwrap();
     let mut line = String::new();
@@ -204,7 +204,7 @@ fn a_killed_switch_of_a_rack_is_named_with_its_ranks_in_the_other_rack() {
 }
 
 #[test]
-fn a_killed_switch_above_is_named_in_both_racks() {
+fn a_killed_parent_switch_is_named_in_both_racks() {
     let Some(mut racks) = TwoRacks::build(Faults::default()) else { return };
     let workers = racks.workers("orphans", &ENDLESS);
     racks.until_busy("orphans");

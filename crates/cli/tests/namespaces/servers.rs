@@ -102,7 +102,7 @@ fn a_killed_server_is_named_by_every_rank_and_the_next_job_does_without_it() {
 
 /// Of jobs that share a switch's memory, which has room for little: servers sum the rest, and one that is killed is named.
 #[test]
-fn servers_sum_what_a_switch_has_no_room_for_though_links_lose_1_percent_and_a_killed_one_is_named() {
+fn servers_sum_what_does_not_fit_a_switch_though_links_lose_1_percent_and_a_killed_one_is_named() {
     let faults = Faults::loss(1.0);
     let Some(network) = Network::build_serving_with(WORKERS + SERVERS, faults, &["--aggregators", "32"]) else {
         return;

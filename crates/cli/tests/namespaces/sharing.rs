@@ -21,8 +21,8 @@ pub fn served() -> impl Iterator<Item = &'static Protocol> {
     with_aggregators().filter(|protocol| protocol.server_machine().is_some())
 }
 
-fn held(status: &SwitchStatus, protocol: &Protocol) -> u32 {
-    status.switch.shared.iter().find(|shared| shared.protocol == protocol.name).map_or(0, |shared| shared.slots_held)
+fn in_use(status: &SwitchStatus, protocol: &Protocol) -> u32 {
+    status.switch.shared.iter().find(|shared| shared.protocol == protocol.name).map_or(0, |shared| shared.slots_in_use)
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn a_worker_that_is_killed_is_named_its_job_s_aggregators_are_free_and_another_j
         let before = network.until_busy("others", 1).blocks;
         network.until_busy("others", before + 5_000);
         end(others);
-        network.until("nothing is held", |status| (held(status, protocol) == 0).then_some(()));
+        network.until("nothing is in use", |status| (in_use(status, protocol) == 0).then_some(()));
     }
 }
 
@@ -65,6 +65,6 @@ fn a_switch_that_is_killed_is_named_by_every_rank_and_the_next_one_begins_with_a
         }
         network.restart_switch();
         network.sum("next", WORLD_SIZE, &["--elements", "100000", "--dtype", "i32", "--protocol", protocol.name]);
-        network.until("nothing is held", |status| (held(status, protocol) == 0).then_some(()));
+        network.until("nothing is in use", |status| (in_use(status, protocol) == 0).then_some(()));
     }
 }

@@ -32,7 +32,7 @@ impl Dice {
     }
 }
 
-/// A packet of the job as far as a stranger can make one: everything but the key.
+/// A packet of the job as far as an unauthorised client can make one: everything but the key.
 fn forged(job: u16, dice: &mut Dice) -> Vec<u8> {
     let mut packet = dice.bytes(1472);
     let common = Common {
@@ -67,11 +67,11 @@ fn pester(switch: SocketAddr, job: u16, seed: u64) {
 }
 
 #[test]
-fn strangers_are_counted_and_change_nothing() {
+fn unauthorised_clients_are_counted_and_change_nothing() {
     let Some(network) = Network::build(4, Faults::default()) else { return };
     let switch = network.switch_addr();
     let words = ["--elements", "1000003", "--iters", "300", "--dtype", "i32", "--timeout", "60s"];
-    // The fourth host is no member; the third is one, and something else runs there too.
+    // The fourth host is not a member; the third is one, and something else runs there too.
     let workers = network.workers("quiet", 3, &words);
     let job = network.until_busy("quiet", 1000).id.unwrap();
     network.star.host(3).inside(|| pester(switch, job, 1)).unwrap();
@@ -84,10 +84,10 @@ fn strangers_are_counted_and_change_nothing() {
         let of_job = status.jobs.iter().find(|job| job.name == "quiet").expect("the job is still there");
         let counted = [
             of_job.drops.get("wrong_key").copied() > Some(expected),
-            stranger(status, "truncated") > expected,
-            stranger(status, "bad_magic") > expected,
-            stranger(status, "bad_version") > 0,
-            stranger(status, "unknown_job") > 0,
+            rejected(status, "truncated") > expected,
+            rejected(status, "bad_magic") > expected,
+            rejected(status, "bad_version") > 0,
+            rejected(status, "unknown_job") > 0,
         ];
         if counted.iter().all(|&counted| counted) {
             return Some(());
@@ -100,6 +100,6 @@ fn strangers_are_counted_and_change_nothing() {
     workers.into_iter().for_each(|worker| drop(checked(worker)));
 }
 
-fn stranger(status: &SwitchStatus, reason: &str) -> u64 {
+fn rejected(status: &SwitchStatus, reason: &str) -> u64 {
     status.switch.rejected_packets.get(reason).copied().unwrap_or(0)
 }

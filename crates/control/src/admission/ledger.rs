@@ -19,7 +19,7 @@ pub(crate) type SharedMachines = BTreeMap<u8, &'static Protocol>;
 pub(crate) struct Account<'a> {
     pub id: JobId,
     pub name: &'a JobName,
-    /// The client to whom the job is charged.
+    /// The client that is charged for the job.
     pub client: &'a Client,
     pub protocol: &'static Protocol,
     pub charge: Charge<'a>,
@@ -70,7 +70,7 @@ pub(super) fn most_used<'a, 'b: 'a>(jobs: impl IntoIterator<Item = &'a Account<'
 #[derive(Clone, Copy)]
 pub(crate) struct Applicant<'a> {
     pub name: &'a JobName,
-    /// The client to whom the job will be charged.
+    /// The client that will be charged for the job.
     pub client: &'a Client,
 }
 

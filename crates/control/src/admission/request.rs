@@ -43,7 +43,7 @@ pub struct JoinRequest {
     pub options: Options,
     /// How long the rank waits for the others.
     pub timeout: Span,
-    /// The client to whom the job is charged, if this rank is the first of the job.
+    /// The client that is charged for the job, if this rank is the first of the job.
     pub client: Client,
 }
 

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_file_is_one_sentence_that_names_the_place() {
+    fn a_wrong_file_is_one_sentence_that_names_the_line() {
         let cases = [
             ("cores = 2\nport = 1", "line 2: unknown field `port`, expected one of `listen`"),
             ("[[quota]]\njobs = \"*\"\nslots = 1", "line 3: unknown field `slots`"),

@@ -40,9 +40,9 @@ pub(super) fn cables(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marks {
     /// No packet that finds no more than this.
-    pub above: u64,
+    pub mark_above: u64,
     /// Every packet that finds more than this; of those between a share that rises with the queue.
-    pub all_above: u64,
+    pub mark_all_above: u64,
 }
 
 impl Marks {
@@ -51,16 +51,16 @@ impl Marks {
         match (file.mark_above, file.mark_all_above) {
             (None, None) => Ok(None),
             (None, Some(_)) => Err("mark_all_above is for fabrics with mark_above".into()),
-            (Some(above), Some(all)) if all < above => {
-                Err(format!("mark_all_above = {all}: it is at least mark_above, which is {above}"))
+            (Some(least), Some(all)) if all < least => {
+                Err(format!("mark_all_above = {all}: it is at least mark_above, which is {least}"))
             }
-            (Some(above), all) => Ok(Some(Marks { above: above.0, all_above: all.unwrap_or(above).0 })),
+            (Some(least), all) => Ok(Some(Marks { mark_above: least.0, mark_all_above: all.unwrap_or(least).0 })),
         }
     }
 
     /// The rule of the queue at one port of one switch. Each queue draws other packets.
     pub fn at(self, node: NodeId, port: PortId) -> Marking {
-        Marking::new(self.above, self.all_above, u64::from(node.0) << 16 | u64::from(port.0))
+        Marking::new(self.mark_above, self.mark_all_above, u64::from(node.0) << 16 | u64::from(port.0))
     }
 }
 

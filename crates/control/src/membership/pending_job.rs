@@ -57,7 +57,7 @@ impl PendingJoin {
 
 /// A job whose ranks are still coming. It uses no memory yet.
 pub(crate) struct PendingJob {
-    /// The client to whom the job is charged: the first that came.
+    /// The client that is charged for the job: the first that came.
     pub client: Client,
     pub ranks: BTreeMap<u16, WaitingRank>,
     /// The child switches to which some ranks have come.

@@ -100,7 +100,7 @@ pub(crate) struct Reported {
 /// A job that uses memory.
 pub(crate) struct RunningJob {
     pub plan: Arc<Plan>,
-    /// The client to whom the job is charged.
+    /// The client that is charged for the job.
     pub client: Client,
     /// The job's slots if they change while it runs.
     pub divided: Option<DividedSlots>,

@@ -225,7 +225,7 @@ impl JoinReply {
             servers: self.servers,
             serves: self.serves.map(ServerId),
             wid: ChildId(self.wid),
-            switches: self.switches.into_iter().map(|place| place.seen_from(switch)).collect(),
+            switches: self.switches.into_iter().map(|entry| entry.seen_from(switch)).collect(),
             fabric: self.fabric.map(|fabric| rendezvous::FabricAnswer {
                 hosts: nodes(fabric.hosts),
                 leaves: nodes(fabric.leaves),
@@ -328,7 +328,7 @@ impl GoneMembers {
         let left = self.left.iter().map(|&rank| Gone { rank, left: true });
         let mut members: Vec<Gone> = left.chain(self.lost.iter().map(|&rank| Gone { rank, left: false })).collect();
         members.sort_by_key(|gone| gone.rank);
-        let switches = self.switches.into_iter().map(|place| place.seen_from(sender)).collect();
+        let switches = self.switches.into_iter().map(|entry| entry.seen_from(sender)).collect();
         let server = |GoneServer { server, addr }| ServerAddr { server, addr };
         Departed { members, switches, servers: self.servers.into_iter().map(server).collect() }
     }

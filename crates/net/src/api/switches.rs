@@ -27,8 +27,8 @@ pub struct SwitchBody {
 
 impl SwitchBody {
     /// As JSON.
-    pub fn new(place: &SwitchRanks) -> SwitchBody {
-        SwitchBody { addr: place.addr, ranks: place.ranks.clone() }
+    pub fn new(switch: &SwitchRanks) -> SwitchBody {
+        SwitchBody { addr: switch.addr, ranks: switch.ranks.clone() }
     }
 
     /// The entry, for a receiver that reached the sender at the address `sender`.
@@ -113,7 +113,7 @@ impl SwitchJoinBody {
             shards: self.shards.into_iter().map(|shard| reached(shard, from)).collect(),
             most_slots: self.most_slots,
             ranks: self.ranks.into_iter().map(rank).collect::<Result<_, ApiError>>()?,
-            switches: self.switches.into_iter().map(|place| place.seen_from(from)).collect(),
+            switches: self.switches.into_iter().map(|entry| entry.seen_from(from)).collect(),
         })
     }
 }
@@ -160,7 +160,7 @@ impl SwitchJoinReply {
     }
 
     /// The answer for the child switch; `None` if it cannot be interpreted.
-    pub fn ascent(self, parent: IpAddr) -> Option<ParentAnswer> {
+    pub fn answer(self, parent: IpAddr) -> Option<ParentAnswer> {
         Some(ParentAnswer {
             job: JobId(self.job_id),
             key: JobKey(from_hex(&self.key)?),
@@ -170,7 +170,7 @@ impl SwitchJoinReply {
             shards: self.shard_ports.iter().map(|&port| SocketAddr::new(parent, port)).collect(),
             workers: self.workers,
             servers: self.servers,
-            switches: self.switches.into_iter().map(|place| place.seen_from(parent)).collect(),
+            switches: self.switches.into_iter().map(|entry| entry.seen_from(parent)).collect(),
         })
     }
 }

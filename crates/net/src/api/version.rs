@@ -31,7 +31,9 @@ pub fn refuse_answer(header: Option<&str>, switch: &str) -> Option<String> {
     match header?.parse() {
         Ok(API_VERSION) => None,
         Ok(theirs) => Some(differ("the control API", ("this program", API_VERSION), (switch, theirs))),
-        Err(_) => Some(format!("what {switch} names as its version of the control API is no number: is it a switch?")),
+        Err(_) => {
+            Some(format!("what {switch} names as its version of the control API is not a number: is it a switch?"))
+        }
     }
 }
 

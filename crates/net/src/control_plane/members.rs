@@ -32,7 +32,7 @@ impl ControlPlane {
         self.keep_watch(name, id, open, |control, _| control.gone(id), known).await
     }
 
-    /// Like [`ControlPlane::watch`], but for a child switch, which reports who is gone below it and learns who is gone
+    /// Like [`ControlPlane::watch`] for a child switch, which reports who is gone below it and learns who is gone
     /// elsewhere.
     pub async fn watch_from_below(
         self: &Arc<Self>,

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn an_unread_socket_is_held_and_a_closed_one_is_refused() {
+    async fn an_unread_socket_counts_as_open_and_a_closed_one_is_refused() {
         let stalled = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let addr = stalled.local_addr().unwrap();
         assert_eq!(liveness_probe(addr).await, ProbeResult::SocketOpen);

@@ -18,7 +18,7 @@ use crate::udp::{Batches, Run};
 pub const FRAME_BYTES: u64 = 14 + 20 + 8;
 /// A timer of a busy machine is late by milliseconds. The queue makes up for at most this lateness ...
 const TIMER_SLACK: Span = Span::from_micros(2_000);
-/// ... but for no more than this fraction of the queue at once, because that many bytes may meet in the next queue.
+/// ... and for no more than this fraction of the queue at once, because that many bytes may meet in the next queue.
 const SLACK_DIVISOR: u64 = 4;
 /// The number of receivers at the other end whose runs are gathered at the same time. They are members of jobs on one
 /// host.

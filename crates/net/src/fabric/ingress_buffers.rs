@@ -60,7 +60,7 @@ struct IngressBuffer {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IngressReport {
     /// Bytes that came in and have not left, as on the wire.
-    pub held_bytes: u64,
+    pub buffered_bytes: u64,
     /// The most bytes so far.
     pub peak_bytes: u64,
     /// How often the sender was paused.
@@ -179,7 +179,7 @@ impl IngressBuffers {
     /// The state of a port's buffer.
     pub fn report(&self, port: usize) -> IngressReport {
         let report = |buffer: &IngressBuffer| IngressReport {
-            held_bytes: buffer.used,
+            buffered_bytes: buffer.used,
             peak_bytes: buffer.peak,
             pauses: buffer.pauses,
         };
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_is_paused_above_the_threshold_reminded_and_resumed_below_it() {
+    fn a_sender_is_paused_at_the_threshold_reminded_and_resumed_below_it() {
         let mut buffers = buffers();
         let mut charges = Vec::new();
         for packet in 1..=6 {
@@ -249,7 +249,7 @@ mod tests {
         assert_eq!(pauses(&mut buffers, ms(23)), [(HOSTS[0], Span(0))]);
         assert_eq!(pauses(&mut buffers, ms(43)), [(HOSTS[0], Span(0))], "it may have missed the first");
         assert_eq!(buffers.due(), None);
-        assert_eq!(buffers.report(0), IngressReport { held_bytes: 3_000, peak_bytes: 6_000, pauses: 1 });
+        assert_eq!(buffers.report(0), IngressReport { buffered_bytes: 3_000, peak_bytes: 6_000, pauses: 1 });
     }
 
     #[test]
@@ -265,16 +265,16 @@ mod tests {
     fn copies_are_charged_as_one_packet_until_the_last_has_left() {
         let mut buffers = buffers();
         let charge = buffers.charge(Origin::Packet(UP[0]), &HOSTS, BYTES).unwrap();
-        assert_eq!(buffers.report(2).held_bytes, BYTES);
+        assert_eq!(buffers.report(2).buffered_bytes, BYTES);
         buffers.free(charge, BYTES);
-        assert_eq!(buffers.report(2).held_bytes, BYTES);
+        assert_eq!(buffers.report(2).buffered_bytes, BYTES);
         buffers.free(charge, BYTES);
-        assert_eq!(buffers.report(2).held_bytes, 0);
+        assert_eq!(buffers.report(2).buffered_bytes, 0);
         assert_eq!(buffers.charge(Origin::Packet(UP[1]), &HOSTS, BYTES), Ok(charge), "its id is used again");
     }
 
     #[test]
-    fn what_came_from_above_never_waits_to_go_up() {
+    fn what_came_from_a_parent_never_waits_to_go_up() {
         let mut buffers = buffers();
         assert_eq!(buffers.charge(Origin::Packet(UP[0]), &[UP[1]], BYTES), Ok(Charge::None));
         assert_eq!(buffers.charge(Origin::Packet(UP[0]), &[HOSTS[0], UP[1]], BYTES), Ok(Charge::None));

@@ -66,7 +66,7 @@ impl TreeBody {
     /// The tree of a job of `world_size` ranks; `None` if it is inconsistent: a rank is missing or occurs twice, or no switch is
     /// the root.
     pub fn tree(self, world_size: u16) -> Option<Tree> {
-        let mut places: Vec<Option<RankPosition>> = vec![None; world_size.into()];
+        let mut positions: Vec<Option<RankPosition>> = vec![None; world_size.into()];
         let mut switches = Vec::with_capacity(self.switches.len());
         for TreeSwitchBody { node, parent, children } in self.switches {
             let switch = NodeId(node);
@@ -74,9 +74,9 @@ impl TreeBody {
             for (number, child) in children.into_iter().enumerate() {
                 let below = match child.rank {
                     Some(rank) => {
-                        let place = RankPosition { switch, child: ChildId(number as u16) };
-                        let free = places.get_mut(usize::from(rank))?;
-                        if free.replace(place).is_some() {
+                        let position = RankPosition { switch, child: ChildId(number as u16) };
+                        let free = positions.get_mut(usize::from(rank))?;
+                        if free.replace(position).is_some() {
                             return None;
                         }
                         Below::Worker(Rank(rank))
@@ -96,8 +96,8 @@ impl TreeBody {
         let roots = switches.iter().filter(|switch| switch.parent.is_none()).count();
         let in_order = switches.is_sorted_by(|a, b| a.node < b.node);
         let whole = roots == 1 && in_order && switches.iter().all(|switch| !switch.children.is_empty());
-        let places = places.into_iter().collect::<Option<Vec<RankPosition>>>()?;
-        whole.then_some(Tree { switches, positions: places })
+        let positions = positions.into_iter().collect::<Option<Vec<RankPosition>>>()?;
+        whole.then_some(Tree { switches, positions })
     }
 }
 

@@ -88,7 +88,7 @@ mod tests {
     /// from a switch's death to the last new machine. A neighbour finds it dead with its next hello, and the controller learns of that with
     /// the hello after it, at the latest; then it checks. The rest is for its calls.
     #[test]
-    fn the_seat_plans_within_450_ms_of_a_death_which_leaves_its_calls_50() {
+    fn the_controller_plans_within_450_ms_of_a_death_which_leaves_its_calls_50() {
         let check = Span::from_millis(CHECK_EVERY.as_millis() as u64);
         assert!(DEAD_AFTER + HELLO_EVERY.times(2) + check <= Span::from_millis(450));
     }

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seat_that_died_with_the_tree_must_be_started_first() {
+    fn a_controller_that_died_with_the_tree_must_be_started_first() {
         let (mut crossbar, _udp, mut job) = leaf("spine1");
         hello(&mut crossbar, millis(0), &SPINES);
         job.check(millis(0), &crossbar);

@@ -92,8 +92,8 @@ impl FabricSwitch {
             tx_marks: port.egress.marks,
             pauses_given: port.ingress.pauses,
             pauses_taken: port.egress.pauses,
-            held_bytes: port.ingress.held_bytes,
-            peak_held_bytes: port.ingress.peak_bytes,
+            buffered_bytes: port.ingress.buffered_bytes,
+            peak_buffered_bytes: port.ingress.peak_bytes,
             rx_packets: port.rx_packets,
             rx_bytes: port.rx_bytes,
         };

@@ -38,7 +38,7 @@ impl Driver {
                 let who = self.who_sums();
                 format!("this rank's packets of block {block} of collective {op} do not reach {who} ({cause})")
             }
-            CollectiveError::ParentSilent { levels_up, .. } => self.name_switch(cause, self.switch_above(*levels_up)),
+            CollectiveError::ParentSilent { levels_up, .. } => self.name_switch(cause, self.ancestor(*levels_up)),
             CollectiveError::ChildSwitchSilent { ranks, .. } => self.name_switch(cause, self.switch_of(ranks)),
             _ => cause.to_string(),
         }
@@ -52,7 +52,7 @@ impl Driver {
             (false, ..) => format!("the server {}", addrs(servers.iter().map(SocketAddr::to_string).collect())),
             (_, true, _) => "the switch of the fabric that waits for them".into(),
             (.., 0 | 1) => format!("the switch {switch}"),
-            _ => format!("the switch {}", addrs(switches.iter().map(|place| place.addr.to_string()).collect())),
+            _ => format!("the switch {}", addrs(switches.iter().map(|switch| switch.addr.to_string()).collect())),
         }
     }
 
@@ -74,18 +74,18 @@ impl Driver {
     }
 
     /// The switch that is this number of levels above the rank's own switch.
-    fn switch_above(&self, levels: u8) -> Option<SocketAddr> {
+    fn ancestor(&self, levels: u8) -> Option<SocketAddr> {
         let Identity { rank, switches, .. } = &self.identity;
-        let mut way: Vec<&SwitchRanks> = switches.iter().filter(|place| place.ranks.contains(rank)).collect();
-        way.sort_by_key(|place| place.ranks.len());
-        way.get(usize::from(levels)).map(|place| place.addr)
+        let mut way: Vec<&SwitchRanks> = switches.iter().filter(|switch| switch.ranks.contains(rank)).collect();
+        way.sort_by_key(|switch| switch.ranks.len());
+        way.get(usize::from(levels)).map(|switch| switch.addr)
     }
 
     /// The uppermost switch that has only these ranks below it.
     fn switch_of(&self, ranks: &[Rank]) -> Option<SocketAddr> {
-        let all_there = |place: &&SwitchRanks| place.ranks.iter().all(|&rank| ranks.contains(&Rank(rank)));
+        let all_there = |switch: &&SwitchRanks| switch.ranks.iter().all(|&rank| ranks.contains(&Rank(rank)));
         let below = self.identity.switches.iter().filter(all_there);
-        below.max_by_key(|place| place.ranks.len()).map(|place| place.addr)
+        below.max_by_key(|switch| switch.ranks.len()).map(|switch| switch.addr)
     }
 
     fn name_switch(&self, cause: &CollectiveError, switch: Option<SocketAddr>) -> String {

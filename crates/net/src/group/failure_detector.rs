@@ -45,7 +45,7 @@ impl JobFailure {
     /// The servers that are gone.
     pub fn servers(&self) -> Vec<ServerId> {
         match self {
-            JobFailure::Departed(gone) => gone.servers.iter().map(|place| ServerId(place.server)).collect(),
+            JobFailure::Departed(gone) => gone.servers.iter().map(|gone| ServerId(gone.server)).collect(),
             JobFailure::NoSwitch(_) | JobFailure::Broken(_) => Vec::new(),
         }
     }
@@ -64,7 +64,7 @@ impl fmt::Display for JobFailure {
         };
         let mut clauses: Vec<String> = servers.iter().map(server_is_gone).collect();
         clauses.extend(switches.iter().map(switch_is_gone));
-        let with_switch = |rank: &u16| switches.iter().any(|place| place.ranks.contains(rank));
+        let with_switch = |rank: &u16| switches.iter().any(|switch| switch.ranks.contains(rank));
         let of = |left| members.iter().filter(move |gone| gone.left == left).map(|gone| gone.rank);
         let lost: Vec<u16> = of(false).filter(|rank| !with_switch(rank)).collect();
         match lost[..] {
@@ -232,10 +232,10 @@ mod tests {
             "ranks 1, 5 are gone: their processes ended or their hosts were cut off; ranks 0, 4 have left the job"
         );
         assert_eq!(gone(1, false).to_string(), "rank 1 is gone: its process ended or its host was cut off");
-        let place = |addr: &str, ranks: &[u16]| SwitchRanks { addr: addr.parse().unwrap(), ranks: ranks.to_vec() };
+        let switch = |addr: &str, ranks: &[u16]| SwitchRanks { addr: addr.parse().unwrap(), ranks: ranks.to_vec() };
         let with_switch = JobFailure::Departed(Departed {
             members,
-            switches: vec![place("10.0.0.2:7", &[1])],
+            switches: vec![switch("10.0.0.2:7", &[1])],
             ..Departed::default()
         });
         assert_eq!(
@@ -243,9 +243,10 @@ mod tests {
             "the switch 10.0.0.2:7 is gone, and rank 1 with it: its process ended or it was cut off; rank 5 is gone: its \
              process ended or its host was cut off; ranks 0, 4 have left the job"
         );
-        let above = JobFailure::Departed(Departed { switches: vec![place("10.0.0.9:7", &[])], ..Departed::default() });
+        let parent =
+            JobFailure::Departed(Departed { switches: vec![switch("10.0.0.9:7", &[])], ..Departed::default() });
         let sentence = "the switch above, 10.0.0.9:7, is gone: its process ended or it was cut off";
-        assert_eq!((above.to_string().as_str(), above.is_orderly()), (sentence, false));
+        assert_eq!((parent.to_string().as_str(), parent.is_orderly()), (sentence, false));
         let servers = vec![ServerAddr { server: 1, addr: "10.0.0.7:4242".parse().unwrap() }];
         let server = JobFailure::Departed(Departed {
             servers,

@@ -51,7 +51,7 @@ pub struct Submission {
 /// collective, nor free its memory.
 pub struct Pending {
     driver: Arc<Driver>,
-    parts: Vec<Arc<Completion>>,
+    collectives: Vec<Arc<Completion>>,
 }
 
 impl Pending {
@@ -59,7 +59,7 @@ impl Pending {
     /// fork, for the fork's copy.
     pub fn is_done(&self) -> bool {
         let ended = || self.driver.is_dead() || !self.driver.is_in_owner_process();
-        self.parts.iter().all(|part| part.is_done()) || ended()
+        self.collectives.iter().all(|one| one.is_done()) || ended()
     }
 
     /// Waits until the collective has ended, or `timeout` has passed. In the second case the error is
@@ -70,9 +70,9 @@ impl Pending {
         self.driver.refuse_fork()?;
         let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut outcome = Ok(());
-        // All parts must release their memory, even if the first one has failed. The first error is returned.
-        for part in &self.parts {
-            match self.driver.drive(part, until) {
+        // All collectives must release their memory, even if the first one has failed. The first error is returned.
+        for collective in &self.collectives {
+            match self.driver.drive(collective, until) {
                 Some(Ok(())) => {}
                 Some(Err(error)) => outcome = outcome.and_then(|()| Err(self.driver.explain(error))),
                 None if self.driver.is_dead() => return Err(self.driver.driver_fault()),
@@ -192,7 +192,7 @@ impl Group {
     }
 
     fn pending(&self, started: Result<Vec<Arc<Completion>>, GroupError>) -> Result<Pending, GroupError> {
-        Ok(Pending { driver: Arc::clone(&self.driver), parts: started? })
+        Ok(Pending { driver: Arc::clone(&self.driver), collectives: started? })
     }
 
     fn start_reduce(&self, submission: &Submission, root: u16) -> Result<Vec<Arc<Completion>>, GroupError> {
@@ -261,9 +261,9 @@ impl Group {
         starts: impl Iterator<Item = Result<Vec<Arc<Completion>>, GroupError>>,
     ) -> Result<Vec<Arc<Completion>>, GroupError> {
         let mut started = Vec::with_capacity(starts.size_hint().0);
-        for parts in starts {
-            match parts {
-                Ok(parts) => started.extend(parts),
+        for completions in starts {
+            match completions {
+                Ok(completions) => started.extend(completions),
                 Err(error) => {
                     let _ = self.pending(Ok(started)).and_then(|earlier| earlier.wait(None));
                     return Err(error);

@@ -38,7 +38,7 @@ impl Access {
         }
     }
 
-    /// The client to whom a join is charged.
+    /// The client that is charged for a join.
     pub fn client(&self, from: IpAddr, headers: &HeaderMap) -> Result<Client, ApiError> {
         let Access::Tokens(tokens) = self else { return Ok(Client::at(from)) };
         let refuse = |code, sentence: &str| Err(ApiError::new(StatusCode::UNAUTHORIZED, code, sentence.into()));

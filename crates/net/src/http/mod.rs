@@ -240,7 +240,7 @@ async fn serve_connection(stream: TcpStream, from: SocketAddr, router: Router, p
     let ended = connection.await;
     let kept = guard.take();
     match ended {
-        Ok(parts) => await_close(parts.io.into_inner(), kept.is_some()).await,
+        Ok(connection) => await_close(connection.io.into_inner(), kept.is_some()).await,
         Err(error) => tracing::debug!(%error, "a connection to the control API failed"),
     }
 }

@@ -141,7 +141,7 @@ fn shared(report: &ShardReport) -> Vec<SharedStatus> {
         Some(SharedStatus {
             protocol: protocols::with_code(*code)?.name.to_owned(),
             slots: shared.slots,
-            slots_held: shared.slots_in_use,
+            slots_in_use: shared.slots_in_use,
             slots_peak: shared.slots_peak,
             bytes: *bytes as u64,
             metrics: MetricStatus::all(&shared.metrics),
@@ -198,7 +198,7 @@ fn job_status(now: Time, view: JobView, samples: &ShardSamples, listen: SocketAd
     let waiting_for = waiting_for(&view, machines());
     let (collectives, operation) = operation::current(samples.progress_of(view.id));
     let trees = machines().flat_map(|machine| &machine.orders).map(|order| tree_node(&view, order, listen)).collect();
-    let ago = |heard: Option<Time>| heard.map(|heard| now.since(heard).as_secs_f64());
+    let ago = |time: Option<Time>| time.map(|time| now.since(time).as_secs_f64());
     let below = view.switches.iter().map(|switch| ChildSwitchStatus {
         addr: switch.addr,
         ranks: switch.ranks.clone(),
@@ -289,6 +289,6 @@ fn member_status(now: Time, member: &MemberView) -> MemberStatus {
         rank: member.rank,
         addr: member.addr,
         state: member.state.name().to_owned(),
-        last_seen_s_ago: member.last_seen.map(|heard| now.since(heard).as_secs_f64()),
+        last_seen_s_ago: member.last_seen.map(|time| now.since(time).as_secs_f64()),
     }
 }

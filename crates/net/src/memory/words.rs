@@ -106,7 +106,7 @@ impl Tensor for Words {
     fn write(&mut self, block: Range<usize>, bytes: &[u8]) {
         self.store(&block, bytes);
     }
-    fn divide(&mut self, _block: Range<usize>, _world: u16) {}
+    fn divide(&mut self, _block: Range<usize>, _world_size: u16) {}
 }
 
 #[cfg(test)]

@@ -195,11 +195,11 @@ pub(super) const SWITCH: &[Family] = &[
         |input| ports(input, |port| port.pauses_taken),
     ),
     Family::new(
-        "port_held_bytes",
+        "port_buffered_bytes",
         Gauge,
         &["port", "peer"],
         "In a lossless fabric: bytes that came in by a port and wait in the switch.",
-        |input| ports(input, |port| port.held_bytes),
+        |input| ports(input, |port| port.buffered_bytes),
     ),
     Family::new(
         "port_received_packets_total",
@@ -218,10 +218,10 @@ pub(super) const SWITCH: &[Family] = &[
     Family::new("shared_slots", Gauge, &["protocol"], "Slots that a protocol's jobs share.", |input| {
         shared(input, |shared| shared.slots.into())
     }),
-    Family::new("shared_slots_held", Gauge, &["protocol"], "Those that some job holds.", |input| {
-        shared(input, |shared| shared.slots_held.into())
+    Family::new("shared_slots_in_use", Gauge, &["protocol"], "Shared slots in use.", |input| {
+        shared(input, |shared| shared.slots_in_use.into())
     }),
-    Family::new("shared_slots_peak", Gauge, &["protocol"], "The most that were held at once.", |input| {
+    Family::new("shared_slots_peak", Gauge, &["protocol"], "The most shared slots in use at once.", |input| {
         shared(input, |shared| shared.slots_peak.into())
     }),
     Family::new("shared_memory_bytes", Gauge, &["protocol"], "Bytes of what a protocol's jobs share.", |input| {

@@ -42,7 +42,7 @@ pub struct OrderStatus {
     /// Packets that the switch can hold at each child's port.
     pub wnd_cap: u16,
     /// Packets that wait, by child.
-    pub held: Vec<u16>,
+    pub queued: Vec<u16>,
     /// Children that the next packet waits for.
     pub waits_for: Vec<String>,
     /// The ranks behind these children.
@@ -59,7 +59,7 @@ impl OrderStatus {
             expected_vid: report.expected,
             epoch: report.epoch,
             wnd_cap: report.cap,
-            held: report.queued.clone(),
+            queued: report.queued.clone(),
             waits_for: waits_for().map(|child| child.node.clone()).collect(),
             waits_for_ranks,
         }

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_one_piece() {
+    fn neighbours_are_one_range() {
         let mut run = run(&[100, 100]);
         run.push(500..600, Ecn::NotCapable);
         assert_eq!(run.ranges, [0..200, 500..600]);

@@ -67,7 +67,7 @@ pub struct Inbox {
     pub memory: Box<[u8]>,
     /// The messages.
     pub messages: Vec<Message>,
-    /// The number of packets that the kernel has dropped for want of buffer, as it last reported.
+    /// The number of packets that the kernel has dropped for lack of buffer, as it last reported.
     pub(super) overflows: u32,
     /// The number of messages that the next call asks for, at most [`BATCH`].
     batch_len: usize,

@@ -13,7 +13,7 @@ use tributary_proto::contract::ids::{ChildId, Rank};
 use crate::control_api::setup::{Worker, any_port, eventually, join_all, join_body, post, refused, switch};
 
 #[test]
-fn ranks_that_join_are_told_the_same_and_where_the_others_are() {
+fn ranks_that_join_get_the_same_answer_and_the_addresses_of_the_others() {
     let switch = RunningSwitch::start(&SwitchOptions { shards: 2, ..SwitchOptions::new(any_port()) }).unwrap();
     let workers: Vec<Worker> = (0..3).map(|rank| Worker::new(&switch, "a", rank, 3)).collect();
     let answers: Vec<JoinAnswer> = join_all(&workers).into_iter().map(Result::unwrap).collect();
@@ -40,7 +40,7 @@ fn ranks_that_join_are_told_the_same_and_where_the_others_are() {
 }
 
 #[test]
-fn ranks_hear_who_did_not_come() {
+fn ranks_learn_who_did_not_come() {
     let switch = switch();
     let mut workers: Vec<Worker> = (0..2).map(|rank| Worker::new(&switch, "a", rank, 3)).collect();
     for worker in &mut workers {
@@ -54,7 +54,7 @@ fn ranks_hear_who_did_not_come() {
 }
 
 #[test]
-fn every_rank_hears_who_differs() {
+fn every_rank_learns_who_differs() {
     let switch = switch();
     let workers = [Worker::new(&switch, "a", 0, 3), Worker::new(&switch, "a", 1, 3), Worker::new(&switch, "a", 2, 4)];
     for answer in join_all(&workers) {
@@ -111,7 +111,7 @@ fn a_protocol_that_a_switch_does_not_know_is_refused_with_a_sentence_also_from_a
 }
 
 #[test]
-fn a_process_that_goes_away_while_it_waits_is_no_member_any_more() {
+fn a_process_that_goes_away_while_it_waits_is_not_a_member_any_more() {
     let switch = switch();
     let addr = switch.listen_addr();
     let mut stream = TcpStream::connect(addr).unwrap();

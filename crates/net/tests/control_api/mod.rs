@@ -1,4 +1,4 @@
-//! The control plane over real sockets: what members, operators and strangers get to hear from a switch.
+//! The control plane over real sockets: what members, operators and unauthorised clients learn from a switch.
 
 mod joining;
 mod requests;

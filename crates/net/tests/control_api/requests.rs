@@ -1,4 +1,4 @@
-//! Requests of operators and strangers, over HTTP and by UDP.
+//! Requests of operators and unauthorised clients, over HTTP and by UDP.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use crate::control_api::setup::{Worker, any_port, eventually, get, join_all, join_body, post, switch};
 
 #[test]
-fn what_operators_read_shows_members_and_strangers_and_never_a_key() {
+fn what_operators_read_shows_members_and_rejected_packets_and_never_a_key() {
     let switch =
         RunningSwitch::start(&SwitchOptions { http: Some(any_port()), ..SwitchOptions::new(any_port()) }).unwrap();
     let worker = Worker::new(&switch, "a", 0, 1);
@@ -20,12 +20,12 @@ fn what_operators_read_shows_members_and_strangers_and_never_a_key() {
     }
     worker.ping(&answer);
     let http = switch.http_addr().unwrap();
-    eventually("member and strangers are seen", || {
+    eventually("member and rejected packets are seen", || {
         let status = client::status(http).unwrap();
         status.jobs[0].members[0].last_seen_s_ago.is_some() && status.switch.rejected_packets.values().sum::<u64>() == 3
     });
-    let strangers = client::status(http).unwrap().switch.rejected_packets;
-    assert_eq!(strangers.keys().collect::<Vec<_>>(), ["bad_magic", "bad_version", "truncated"]);
+    let rejected = client::status(http).unwrap().switch.rejected_packets;
+    assert_eq!(rejected.keys().collect::<Vec<_>>(), ["bad_magic", "bad_version", "truncated"]);
     for addr in [switch.listen_addr(), http] {
         for path in "/ /status /history /switch /jobs /jobs/a /metrics /metrics/jobs /healthz".split(' ') {
             let answer = get(addr, path);
@@ -89,8 +89,8 @@ fn clients_that_do_not_finish_their_requests_hold_nobody_else_up() {
     let slow: Vec<TcpStream> = (0..300)
         .map(|i| {
             let mut stream = TcpStream::connect(addr).unwrap();
-            let parts = ["", "GET /sta", "POST /jobs/a/join HTTP/1.1\r\nHost: s\r\nContent-Length: 400\r\n\r\n{"];
-            stream.write_all(parts[i % parts.len()].as_bytes()).unwrap();
+            let beginnings = ["", "GET /sta", "POST /jobs/a/join HTTP/1.1\r\nHost: s\r\nContent-Length: 400\r\n\r\n{"];
+            stream.write_all(beginnings[i % beginnings.len()].as_bytes()).unwrap();
             stream
         })
         .collect();

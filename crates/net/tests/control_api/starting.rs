@@ -34,7 +34,7 @@ fn a_switch_that_cannot_start_says_why_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_switch_that_stops_tells_who_waits_and_frees_its_ports() {
+fn a_switch_that_stops_refuses_who_waits_and_frees_its_ports() {
     let switch = switch();
     let addr = switch.listen_addr();
     let worker = Worker::new(&switch, "a", 0, 2);

@@ -16,7 +16,7 @@ use tributary_proto::contract::time::Span;
 use crate::control_api::setup::{Worker, any_port, eventually, join_all, switch};
 
 #[test]
-fn a_member_whose_connection_closes_and_that_falls_silent_is_told_to_those_who_watch() {
+fn a_member_whose_connection_closes_and_that_falls_silent_is_reported_to_those_who_watch() {
     // A lease that no test outlives: only the connection can show it.
     let timers = Timers { lease: Span::from_secs_f64(3_600.0), ..Timers::default() };
     let switch = RunningSwitch::start(&SwitchOptions { timers, ..SwitchOptions::new(any_port()) }).unwrap();
@@ -37,11 +37,11 @@ fn a_member_whose_connection_closes_and_that_falls_silent_is_told_to_those_who_w
                 workers[0].ping(answer);
             }
         });
-        let hears = scope.spawn(|| workers[0].rendezvous.watch(id, key, 0, &gone(&[])));
+        let watching = scope.spawn(|| workers[0].rendezvous.watch(id, key, 0, &gone(&[])));
         // Before the process ends, its watch must have begun.
         thread::sleep(Duration::from_millis(200));
         drop((doomed, dying));
-        assert_eq!(hears.join().unwrap(), Watched::Gone(gone(&[lost])));
+        assert_eq!(watching.join().unwrap(), Watched::Gone(gone(&[lost])));
         workers[1].rendezvous.leave(id, key, 1);
         assert_eq!(workers[0].rendezvous.watch(id, key, 0, &gone(&[lost])), Watched::Gone(gone(&[left, lost])));
         workers[0].rendezvous.leave(id, key, 0);
@@ -77,9 +77,9 @@ fn stall_while_a_watch_is_answered(cut: bool) {
     // That somebody has left answers it, as its time's end would.
     thread::sleep(Duration::from_millis(100));
     workers[2].rendezvous.leave(id, key, 2);
-    let mut told = String::new();
-    watch.read_to_string(&mut told).unwrap();
-    assert!(told.contains(r#""left":[2]"#), "{told}");
+    let mut news = String::new();
+    watch.read_to_string(&mut news).unwrap();
+    assert!(news.contains(r#""left":[2]"#), "{news}");
     let watch = (!cut).then_some(watch);
     let member = || client::status(addr).unwrap().jobs[0].members[1].clone();
     eventually("the rank has been silent for long", || {

@@ -46,8 +46,8 @@ fn a_rank_that_dies_is_named_at_every_switch_of_three_levels() {
     let (middle, other) = (switch(Some(&root)), switch(Some(&root)));
     let below = switch(Some(&middle));
     let begun = Instant::now();
-    for (place, dies_at) in [&below, &other, &middle, &root].iter().enumerate() {
-        let job = format!("dies-{place}");
+    for (level, dies_at) in [&below, &other, &middle, &root].iter().enumerate() {
+        let job = format!("dies-{level}");
         let switches = [Some(&below), Some(&other), Some(&middle), Some(&root), None];
         let failing = Barrier::new(4);
         let errors = thread::scope(|scope| {
@@ -80,22 +80,22 @@ fn a_rank_that_dies_is_named_at_every_switch_of_three_levels() {
 }
 
 #[test]
-fn the_end_of_the_switch_at_the_top_is_told_by_its_address_at_every_level() {
+fn the_end_of_the_switch_at_the_top_is_reported_with_its_address_at_every_level() {
     let root = switch(None);
     let (middle, other) = (switch(Some(&root)), switch(Some(&root)));
     let below = switch(Some(&middle));
     let addrs = [&below, &other, &middle, &below].map(RunningSwitch::listen_addr);
-    let (above, begun) = (root.listen_addr(), Instant::now());
+    let (parent, begun) = (root.listen_addr(), Instant::now());
     let errors = in_the_middle(&addrs, None, PATIENCE, || root.stop());
     for sentence in sentences(errors, begun) {
-        let wanted = format!("the switch above, {above}, is gone: its process ended or it was cut off");
+        let wanted = format!("the switch above, {parent}, is gone: its process ended or it was cut off");
         assert!(sentence.ends_with(&wanted), "{sentence}");
     }
     until_empty(&[&below, &other, &middle]);
 }
 
 #[test]
-fn the_end_of_a_racks_switch_is_told_with_its_ranks_in_the_other_racks() {
+fn the_end_of_a_racks_switch_is_reported_with_its_ranks_in_the_other_racks() {
     let root = switch(None);
     let (there, here) = (switch(Some(&root)), switch(Some(&root)));
     let under = switch(Some(&there));

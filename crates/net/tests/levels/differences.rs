@@ -11,7 +11,7 @@ use crate::levels::setup::{BRIEF, cause, in_the_middle, jobs, on_ranks, options,
 use crate::support::PATIENCE;
 
 #[test]
-fn every_rank_hears_which_rank_of_another_rack_never_came() {
+fn every_rank_learns_which_rank_of_another_rack_never_came() {
     let root = switch(None);
     let racks = [switch(Some(&root)), switch(Some(&root))];
     let (a, b) = (Some(&racks[0]), Some(&racks[1]));
@@ -25,7 +25,7 @@ fn every_rank_hears_which_rank_of_another_rack_never_came() {
 }
 
 #[test]
-fn ranks_of_different_racks_that_differ_are_told_who_says_what() {
+fn ranks_of_different_racks_that_differ_learn_who_says_what() {
     let root = switch(None);
     let racks = [switch(Some(&root)), switch(Some(&root))];
     let odd = |options: &mut ConnectOptions| {
@@ -44,12 +44,12 @@ fn ranks_of_different_racks_that_differ_are_told_who_says_what() {
 }
 
 #[test]
-fn what_the_switch_above_refuses_is_one_sentence_at_the_worker() {
+fn what_the_parent_switch_refuses_is_one_sentence_at_the_worker() {
     let full = RunningSwitch::start(&SwitchOptions { memory_bytes: 1 << 10, ..options(None) }).unwrap();
     let shards = RunningSwitch::start(&SwitchOptions { shards: 2, ..options(None) }).unwrap();
     let gone = switch(None);
     let below = [switch(Some(&full)), switch(Some(&shards)), switch(Some(&gone))];
-    let above = gone.listen_addr();
+    let parent = gone.listen_addr();
     gone.stop();
     let say = |switch: &RunningSwitch| {
         let error = Group::connect(&worker(switch.listen_addr(), "refused", 0, 2, PATIENCE))
@@ -64,7 +64,7 @@ fn what_the_switch_above_refuses_is_one_sentence_at_the_worker() {
     let error = say(&below[1]);
     assert!(error.contains("has 1 shards and its parent 2") && error.contains("--cores"), "{error}");
     let error = say(&below[2]);
-    assert!(error.contains(&format!("of the switch above: nothing listens at {above}")), "{error}");
+    assert!(error.contains(&format!("of the switch above: nothing listens at {parent}")), "{error}");
 }
 
 #[test]

@@ -57,7 +57,7 @@ fn a_name_is_used_again_after_its_job_at_once() {
 }
 
 #[test]
-fn each_switch_says_who_is_below_whom() {
+fn each_switch_reports_the_ranks_below_each() {
     let root = switch(None);
     let racks = [switch(Some(&root)), switch(Some(&root))];
     let switches = [Some(&racks[0]), Some(&racks[1]), Some(&racks[0])];
@@ -65,10 +65,10 @@ fn each_switch_says_who_is_below_whom() {
     let status = client::status(racks[0].listen_addr()).unwrap();
     assert_eq!(status.switch.parent, Some(root.listen_addr()));
     assert_eq!(status.jobs[0].members.iter().map(|member| member.rank).collect::<Vec<_>>(), [0, 2]);
-    let above = jobs(&root).remove(0);
-    assert_eq!((above.world_size, above.members.len()), (3, 0));
-    let below: Vec<_> = above.switches.iter().map(|switch| (switch.addr, switch.ranks.clone())).collect();
+    let at_root = jobs(&root).remove(0);
+    assert_eq!((at_root.world_size, at_root.members.len()), (3, 0));
+    let below: Vec<_> = at_root.switches.iter().map(|switch| (switch.addr, switch.ranks.clone())).collect();
     assert_eq!(below, [(Some(racks[0].listen_addr()), vec![0, 2]), (Some(racks[1].listen_addr()), vec![1])]);
-    assert_eq!(above.id, status.jobs[0].id, "one id at all levels");
+    assert_eq!(at_root.id, status.jobs[0].id, "one id at all levels");
     drop(groups);
 }

@@ -17,7 +17,7 @@ use tributary_proto::protocols;
 
 /// Nobody waits for this in a test that passes.
 const PATIENCE: Duration = Duration::from_secs(60);
-const WORLD: u16 = 3;
+const WORLD_SIZE: u16 = 3;
 const ELEMENTS: usize = 60_011;
 
 /// The protocols whose jobs need no servers on hosts of their own.
@@ -39,10 +39,10 @@ fn record(protocol: &'static Protocol, lose: Option<u64>) -> (Vec<HostTape>, Vec
     let switch = LocalSwitch::start(1);
     let adjust =
         |options: &mut tributary_net::group::ConnectOptions| crate::support::speak(options, recording.protocol());
-    on_every_rank(&switch, "recorded", WORLD, adjust, |group, rank| {
+    on_every_rank(&switch, "recorded", WORLD_SIZE, adjust, |group, rank| {
         let mut data = integers(rank);
         group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
-        let sum = |i: usize| (0..WORLD).map(|rank| integers(rank)[i]).fold(0, i32::wrapping_add);
+        let sum = |i: usize| (0..WORLD_SIZE).map(|rank| integers(rank)[i]).fold(0, i32::wrapping_add);
         assert!([0, 1, ELEMENTS / 2, ELEMENTS - 1].into_iter().all(|i| data[i] == sum(i)), "{protocol}");
         group.allreduce_in_place(&mut floats(rank), ReduceOp::Sum, PATIENCE).unwrap();
         group.close();
@@ -54,7 +54,7 @@ fn record(protocol: &'static Protocol, lose: Option<u64>) -> (Vec<HostTape>, Vec
 /// Records, plays the record again, and returns the most packets of a batch, and how often a timer was due.
 fn check(protocol: &'static Protocol, lose: Option<u64>) -> (usize, usize) {
     let (hosts, switches) = record(protocol, lose);
-    assert_eq!(hosts.len(), usize::from(WORLD));
+    assert_eq!(hosts.len(), usize::from(WORLD_SIZE));
     let has_machine = protocol.switch.is_some() || protocol.shared.is_some();
     assert_eq!(switches.len(), usize::from(has_machine), "{protocol}");
     let (mut longest, mut timeouts) = (0, 0);
@@ -100,8 +100,8 @@ fn machines_from_which_packets_are_lost_do_too() {
 fn a_record_that_lacks_a_batch_is_found_out() {
     for protocol in all() {
         let (mut hosts, _) = record(protocol, None);
-        let told = hosts[0].turns.iter_mut().rev().find(|turn| !turn.told.is_empty());
-        for input in &mut told.expect("a rank has a result").inputs {
+        let last = hosts[0].turns.iter_mut().rev().find(|turn| !turn.outcomes.is_empty());
+        for input in &mut last.expect("a rank has a result").inputs {
             input.what = HostInput::Nothing;
         }
         assert!(replay::difference(protocol, &hosts[0]).is_some(), "{protocol}");

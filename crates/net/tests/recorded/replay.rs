@@ -13,7 +13,9 @@ use tributary_proto::contract::time::Time;
 use tributary_proto::contract::values::Values;
 use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 
-use crate::recorded::tape::{At, HostInput, HostTape, HostTurn, Passage, SwitchInput, SwitchMade, SwitchTape, told};
+use crate::recorded::tape::{
+    At, HostInput, HostTape, HostTurn, Passage, SwitchInput, SwitchMade, SwitchTape, outcome_of,
+};
 
 /// A fresh host makes what the recorded one has made, turn by turn.
 pub fn host(protocol: &Protocol, tape: &HostTape) {
@@ -28,10 +30,11 @@ pub fn difference(protocol: &Protocol, tape: &HostTape) -> Option<String> {
     let mut recorder = HostRecorder::default();
     for (number, turn) in tape.turns.iter().enumerate() {
         give(&mut *host, &mut recorder, turn);
-        let due = recorder.drain(&mut *host, turn.settled_at);
+        let due = recorder.drain(&mut *host, turn.drained_at);
         let (sent, events) = (std::mem::take(&mut recorder.sent), std::mem::take(&mut recorder.events));
-        let tells: Vec<_> = events.iter().map(told).collect();
-        let differs = [(sent != turn.sent, "packets"), (tells != turn.told, "results"), (due != turn.due, "a timer")];
+        let outcomes: Vec<_> = events.iter().map(outcome_of).collect();
+        let differs =
+            [(sent != turn.sent, "packets"), (outcomes != turn.outcomes, "results"), (due != turn.due, "a timer")];
         if let Some((_, what)) = differs.into_iter().find(|(differs, _)| *differs) {
             let (count, real) = (sent.len(), turn.sent.len());
             return Some(format!("other {what} in turn {number}: {count} packets, and {real} in the record"));

@@ -39,16 +39,16 @@ pub struct At {
     pub what: HostInput,
 }
 
-/// What a host told its caller: the collective, and its result's bytes or why there is none.
-pub type Told = (OpId, Result<Vec<u8>, String>);
+/// What a host reports to its caller: the collective, and its result's bytes or why there is none.
+pub type Outcome = (OpId, Result<Vec<u8>, String>);
 
 /// From one drain of a host to the next.
 #[derive(Clone, Debug, Default)]
 pub struct HostTurn {
     pub inputs: Vec<At>,
-    pub settled_at: Time,
+    pub drained_at: Time,
     pub sent: Vec<Made<Addr>>,
-    pub told: Vec<Told>,
+    pub outcomes: Vec<Outcome>,
     /// When the host's timer was due after that.
     pub due: Option<Time>,
     is_over: bool,
@@ -145,7 +145,7 @@ type Shareable<T> = Arc<Mutex<T>>;
 /// What all machines of a recording are made from, and their tapes.
 struct Studio {
     original: &'static Protocol,
-    /// One packet in so many is lost to the machine, if any are.
+    /// One packet in this many is lost to the machine, if any are.
     lose: Option<u64>,
     hosts: Vec<Shareable<HostTape>>,
     switches: Vec<Shareable<SwitchTape>>,
@@ -194,7 +194,7 @@ impl Recording {
     }
 }
 
-/// Loses one packet in so many.
+/// Loses one packet in this many.
 struct Losses {
     every: Option<u64>,
     seen: u64,
@@ -246,8 +246,8 @@ pub fn output(tensor: &dyn Tensor) -> Vec<u8> {
     bytes
 }
 
-/// What a host tells with an event.
-pub fn told(event: &HostEvent) -> Told {
+/// What a host reports with an event.
+pub fn outcome_of(event: &HostEvent) -> Outcome {
     match event {
         HostEvent::Done { op, tensor } => (*op, Ok(output(&**tensor))),
         HostEvent::Failed { op, error, .. } => (*op, Err(error.to_string())),

@@ -86,11 +86,11 @@ pub fn until(switch: &RunningSwitch, what: &str, wanted: impl Fn(&SwitchStatus) 
 
 /// True if the switch hears a neighbour over each of its cables.
 pub fn ready(status: &SwitchStatus) -> bool {
-    let part = status.switch.fabric.as_ref().unwrap();
-    part.ready && part.ports.iter().all(|port| port.up)
+    let fabric = status.switch.fabric.as_ref().unwrap();
+    fabric.ready && fabric.ports.iter().all(|port| port.up)
 }
 
-/// A switch of two shards, with room for all, on which these protocols have so many aggregators.
+/// A switch of two shards, with memory for all, on which these protocols have this many aggregators.
 pub fn switch_with(protocols: impl Iterator<Item = &'static Protocol>, aggregators: u32) -> RunningSwitch {
     let mut given = switch_options::Given::new();
     for protocol in protocols {

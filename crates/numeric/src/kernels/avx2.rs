@@ -55,7 +55,7 @@ const fn convert<T: Float>(mut kernels: ElementKernels<T>) -> ElementKernels<T> 
 /// Hand-written kernels for sums of 16-bit floats.
 const fn add_halves<T: Half>(mut kernels: ElementKernels<T>) -> ElementKernels<T> {
     kernels.folds.sum = Fold {
-        apart: enter!(add_16::<T>(input: &[T], bytes: &[u8], output: &mut [T])),
+        out_of_place: enter!(add_16::<T>(input: &[T], bytes: &[u8], output: &mut [T])),
         in_place: enter!(add_in_place_16::<T>(data: &mut [T], bytes: &[u8])),
     };
     kernels

@@ -92,7 +92,7 @@ pub struct Folds<T: 'static> {
 #[derive(Clone, Copy)]
 pub struct Fold<T: 'static> {
     /// `output <- input o bytes`.
-    pub apart: fn(&[T], &[u8], &mut [T]),
+    pub out_of_place: fn(&[T], &[u8], &mut [T]),
     /// `data <- data o bytes`.
     pub in_place: fn(&mut [T], &[u8]),
 }

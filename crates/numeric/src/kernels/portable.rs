@@ -110,9 +110,16 @@ pub(super) fn fold_in_place<T: Number, O: Operator<T::Lane>>(data: &mut [T], byt
     }
 }
 
-/// The quotient of a 16-bit float's 11 bits, or of a binary32's 24, by up to 8,192 ranks is a tie of the narrower type,
-/// or further from any tie than half a unit of the lane: only the last rounding counts. `docs/numerics.md` says what
-/// holds for more ranks.
+/// Two roundings give the result of one: for bf16 with any number of ranks, for f16 with up to 8,192 and with any even
+/// number. `docs/numerics.md` says what holds for more.
+///
+/// Two roundings differ from one only if the first of them ends at a tie `t` of 16 bits and the quotient is not `t`. With
+/// `p` the lane, `w` the ranks and 2^e the power of two at or below `t`, `p - t*w` is a multiple of `p`'s last place or of
+/// `t`'s, whichever is smaller. If `p`'s is smaller, a quotient that is not `t` is at least that `/w` away from `t`, and
+/// half a unit of the quotient's last place, 2^(e-24), is less. For bf16 this is always so, because a tie has 9 bits and
+/// `w` is at most 2^14; for f16, whose ties have 12 bits, it is so with up to 2^12 ranks. If `t`'s last place is the
+/// smaller, which is 2^(e-11) for f16, the quotient is at least 2^(e-11)/`w` away from `t`. That is more than 2^(e-24) if
+/// `w` is below 2^13. An even `w` gives the quotient of `p/2` by `w/2`, and `p/2` is exact.
 #[inline(always)]
 pub(super) fn divide<T: Number>(data: &mut [T], ranks: u16) {
     for x in data {

@@ -126,7 +126,7 @@ const fn integer<I: InstructionSet, T: Number<Lane = T> + Bits>(fixed: Option<Fi
 
 const fn fold<I: InstructionSet, T: Number, O: Operator<T::Lane>>() -> Fold<T> {
     Fold {
-        apart: compile!(I: portable::fold::<T, O>; input: &[T], bytes: &[u8], output: &mut [T]),
+        out_of_place: compile!(I: portable::fold::<T, O>; input: &[T], bytes: &[u8], output: &mut [T]),
         in_place: compile!(I: portable::fold_in_place::<T, O>; data: &mut [T], bytes: &[u8]),
     }
 }

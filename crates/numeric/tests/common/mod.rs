@@ -95,7 +95,7 @@ pub trait AnyBits: Element {
         self.bits().to_be_bytes()[8 - size..].to_vec()
     }
 
-    /// Blocks of so many: any bits; magnitudes near each other; or specials among ordinary numbers.
+    /// Blocks of this many: any bits; magnitudes near each other; or specials among ordinary numbers.
     fn blocks(len: usize) -> BoxedStrategy<Vec<Self>> {
         let bits = 8 * size_of::<Self>() as u32;
         let anything = any::<u64>();

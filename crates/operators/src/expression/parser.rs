@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_expression_is_a_sentence() {
+    fn a_wrong_expression_is_refused_in_a_sentence() {
         assert_eq!(sentence(""), "the expression is empty");
         assert_eq!(sentence("a +"), "the expression ends in the middle");
         assert_eq!(sentence("a ** 2"), "there is no \"**\": there are + - * / & | ^ ~ << >>, and / is for floats");

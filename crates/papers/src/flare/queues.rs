@@ -55,7 +55,7 @@ impl Experiment for Queues {
             }
             let costs = Costs { combine: self.service, ..Costs::default() };
             let children = self.children as u32;
-            let handling = Handling { design: Design::Apart, children, buffer_bytes: 0, costs };
+            let handling = Handling { design: Design::Unbuffered, children, buffer_bytes: 0, costs };
             let arrivals = self.arrivals(*staggered);
             let mut bench = Bench::new(shape, handling);
             bench.run(&arrivals)?;

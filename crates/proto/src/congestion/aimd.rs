@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_once_for_all_losses_of_a_window_and_keeps_one_packet() {
+    fn losses_of_one_window_halve_it_once_and_keep_one_packet() {
         let mut controller = controller(64, 1, HalveOn::OneInRound);
         (0..5).for_each(|number| {
             controller.on_loss(loss(number, 64));

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_once_for_all_losses_of_a_round_then_adds_one_a_round() {
+    fn losses_of_one_round_halve_it_once_then_each_round_adds_one() {
         let mut path = Path::new();
         (0..3).for_each(|_| path.round(0, Span::from_micros(50)));
         let next = path.sent + 80;

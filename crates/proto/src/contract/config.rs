@@ -48,7 +48,7 @@ impl JobConfig {
 
 impl JobConfig {
     /// Most ranks of a job, real or simulated: numeric's sums hold no more.
-    pub const MAX_WORLD_SIZE: u16 = Scale::MAX_WORLD;
+    pub const MAX_WORLD_SIZE: u16 = Scale::MAX_WORLD_SIZE;
 }
 
 /// What a host machine is made from.

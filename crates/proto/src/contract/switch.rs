@@ -191,7 +191,7 @@ impl SharedReport {
     pub fn figures(&self) -> Vec<Metric> {
         let mut all = vec![
             Metric::gauge("slots", self.slots.into(), "What jobs share."),
-            Metric::gauge("slots_held", self.slots_in_use.into(), "What some job holds of it."),
+            Metric::gauge("slots_in_use", self.slots_in_use.into(), "What some job uses of it."),
             Metric::gauge("slots_peak", self.slots_peak.into(), "The most that was in use at once."),
         ];
         all.extend(&self.metrics);

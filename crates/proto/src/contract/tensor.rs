@@ -161,7 +161,7 @@ pub trait Tensor: Any + Send {
     fn write_partial(&mut self, block: Range<usize>, _contributors: u16, bytes: &[u8]) {
         self.write(block, bytes);
     }
-    /// `output[block] <- output[block] / world` if the operator is an average; nothing otherwise.
+    /// `output[block] <- output[block] / world_size` if the operator is an average; nothing otherwise.
     fn divide(&mut self, block: Range<usize>, world_size: u16);
 
     /// The tensor as indices and values, if it is sparse. Of a sparse tensor only this, `sparse_mut` and `spec` are

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_span_is_refused_with_a_sentence() {
+    fn what_is_not_a_span_is_refused_with_a_sentence() {
         let sentence = |text: &str| text.parse::<Span>().unwrap_err().to_string();
         let expected = "is not a quantity: write a number and one of ps, ns, us, ms, s, as in \"1.5 us\"";
         assert_eq!(sentence("4 parsec"), format!("\"4 parsec\" {expected}"));

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_below_is_no_worker_to_be_left_out() {
+    fn a_switch_below_is_not_a_worker_that_can_be_left_out() {
         let below = [Below::Switch((0..8).map(Rank).collect()), Below::Switch((8..16).map(Rank).collect())];
         let budget = Budget::new(quorum("1/2"), 16, &below);
         assert!((0..32).all(|vid| budget.covers(0, vid) && !budget.covers(1, vid)));

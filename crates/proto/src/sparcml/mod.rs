@@ -81,7 +81,7 @@ pub const SET: OptionSet = OptionSet {
                 name: ALGORITHM,
                 kind: Kind::Choice(&["auto", "ssar_recursive_double", "ssar_split_allgather", "dsar_split_allgather"]),
                 default: "auto",
-                help: "who sends what to whom; auto takes what should be fastest for the tensor's size and density",
+                help: "which rank sends what to which; auto takes what should be fastest for the tensor's size and density",
             },
             congestion::option("dctcp"),
             congestion::TARGET_DELAY,

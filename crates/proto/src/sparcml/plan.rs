@@ -62,7 +62,7 @@ pub struct Plan {
     pub steps: Vec<Step>,
 }
 
-/// The ranks of the largest power of two that is not above the world, and its logarithm.
+/// The ranks of the largest power of two that is not above the world size, and its logarithm.
 fn doubling(world_size: u16) -> (u16, u8) {
     let log2 = world_size.ilog2() as u8;
     (1 << log2, log2)

@@ -238,7 +238,7 @@ impl Running {
         }
         for chunk in std::mem::take(&mut self.chunks).into_values() {
             match &chunk.data {
-                // In a world of one rank no step has written the result.
+                // In a job of one rank no step has written the result.
                 chunk::Data::Full { lanes } if self.world_size == 1 && self.spec.primitive.receives(self.me) => {
                     Blocks::new(&self.codec, &chunk.range).write(0, lanes, &mut *self.tensor);
                 }

@@ -2,7 +2,7 @@
 //!
 //! Rank `r` contributes to a block the words `(a_r * h, b_r * h', 1)`, modulo 2^64. `a_r` and `b_r` are fixed random
 //! numbers; `h` and `h'` are odd and depend on the collective, the block and its scale. Contributions are added, so the
-//! sum over all ranks is `(A * h, B * h', world)` with `A = sum of a_r` and `B = sum of b_r`. A sum in which rank `r`
+//! sum over all ranks is `(A * h, B * h', n)` with `A = sum of a_r` and `B = sum of b_r`. A sum in which rank `r`
 //! is counted `c_r` times equals this only if the `a_r` and the `b_r`, weighted by `c_r - 1`, both add up to 0. The
 //! probability is 2^-128 for weights that do not depend on those numbers. A contribution to another block, collective
 //! or scale has another `h`. The result of a broadcast is its root's contribution alone; other ranks contribute zeros.
@@ -26,7 +26,7 @@ use crate::splitmix::splitmix64;
 /// The three words of a contribution or of a sum of several.
 type Words = [u64; 3];
 
-/// The sums of `a_r` and `b_r` over the first ranks of a world. All tensors of a job share one roster.
+/// The sums of `a_r` and `b_r` over the first ranks of a job. All tensors of a job share one roster.
 #[derive(Clone, Debug)]
 pub struct Roster {
     /// Entry `r` is the sum over the ranks below `r`.

@@ -93,7 +93,7 @@ fn a_switch_counts_what_is_not_a_members_by_name_and_keeps_its_contents() {
         ("a disagreement from a worker", Kind::Mismatch, header(), 20, DropReason::NotAMember),
         ("a call to send again", Kind::Need, header(), 0, DropReason::NotAMember),
         (
-            "a farewell of another rank",
+            "a goodbye of another rank",
             Kind::Leaving,
             Header { wid: Rank(0), count: 3, ..header() },
             8,

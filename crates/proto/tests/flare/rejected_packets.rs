@@ -46,7 +46,7 @@ fn a_packet_belongs_to_the_tree_that_owns_its_slot_and_short_ones_to_none() {
 
 /// Each row is a packet of rank 0, from its port, that a switch must refuse, and why.
 #[test]
-fn what_is_no_contribution_is_refused_for_a_reason() {
+fn what_is_not_a_contribution_is_refused_for_a_reason() {
     let job = job(2, 4, 64, &[]);
     let update = Kind::Update as u8;
     let full = HEADER_LEN + 4 * 64;

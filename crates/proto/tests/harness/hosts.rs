@@ -106,7 +106,7 @@ pub fn all_but_fail(net: &mut Network, dead: usize, collectives: usize, error: &
     }
 }
 
-/// Rank 1 brings something else than all others, in worlds with losses: every rank fails, and names rank 1, another,
+/// Rank 1 brings something else than all others, on networks with losses: every rank fails, and names rank 1, another,
 /// and what both bring.
 pub fn all_fail_with_both_specs(net: impl Fn(u16, LinkConfig) -> Network) {
     let f32s = |elements: u32| Spec::allreduce(elements, DType::F32, ReduceOp::Sum);

@@ -89,7 +89,7 @@ fn every_kind() {
     receive(&mut hosts[1], &rewind);
     packets.push(("CONTRIBUTION of rank 1 again, in epoch 1", sent(&mut hosts[1], asks_at)));
     packets.push(("RESEND: from VID 0 on", of_kind(Kind::Resend, &passed)));
-    packets.push(("QUERY: whom does VID 0 wait for?", of_kind(Kind::Query, &passed)));
+    packets.push(("QUERY: which ranks does VID 0 wait for?", of_kind(Kind::Query, &passed)));
     packets.push(("FIN: nothing before VID 0 is needed", of_kind(Kind::Fin, &lost)));
     packets.push(("FINASK: is anything before VID 0 needed?", of_kind(Kind::FinAsk, &passed)));
     packets.push(("FINDONE: nothing before VID 0 is needed by anybody", of_kind(Kind::FinDone, &passed)));

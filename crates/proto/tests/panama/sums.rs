@@ -10,7 +10,7 @@ use crate::harness::reduction::{at_ms, expected, in_place, output, reduce, star,
 use crate::setup::{faulty, floats, job, racks, reference_of_racks, retransmissions};
 
 #[test]
-fn the_bits_are_those_of_the_tree_in_every_world_and_size() {
+fn the_bits_are_those_of_the_tree_for_every_world_size_and_length() {
     for world_size in [1u16, 2, 3, 8, 32] {
         for elements in [0, 1, 63, 64, 65, 1_000, 10_007] {
             let inputs: Vec<Vec<f32>> = (0..usize::from(world_size)).map(|rank| floats(rank, elements)).collect();

@@ -17,7 +17,7 @@ fn data_sent(net: &Network, rank: usize) -> (usize, usize) {
 }
 
 #[test]
-fn each_rank_sends_twice_the_tensor_but_for_its_nth() {
+fn each_rank_sends_twice_the_tensor_less_its_nth() {
     for world_size in [2usize, 3, 4, 8] {
         let elements = world_size * 64 * 50;
         let mut net = ring(1, LinkConfig::default(), &job(world_size as u16, 64));

@@ -88,7 +88,7 @@ proptest! {
 }
 
 #[test]
-fn members_that_are_no_neighbours_are_not_listened_to() {
+fn packets_of_members_that_are_not_neighbours_are_dropped() {
     let mut net = ring(1, LinkConfig::default(), &job(4, 64));
     submit_all(&mut net, &[1_000], None);
     let golden = crate::harness::golden::bytes("ring_notice");

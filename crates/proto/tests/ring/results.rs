@@ -1,4 +1,4 @@
-//! Exact sums, for every size and world, and whatever the network does to packets.
+//! Exact sums, for every length and world size, and whatever the network does to packets.
 
 use half::{bf16, f16};
 use tributary_numeric::{Element, ReduceOp};
@@ -10,7 +10,7 @@ use crate::setup::{at_ms, check_sums, collective, input, job, output, reduce, ri
 const SIZES: [usize; 6] = [0, 1, 63, 64, 65, 100_000];
 
 #[test]
-fn every_size_in_every_world_one_after_the_other() {
+fn every_length_for_every_world_size_one_after_the_other() {
     for world_size in [1, 2, 3, 8, 32] {
         for elements in SIZES {
             let mut net = ring(1, LinkConfig::default(), &job(world_size, 64));

@@ -89,7 +89,7 @@ fn floats_whose_sum_depends_on_the_order_are_the_same_on_all_ranks() {
 }
 
 #[test]
-fn dense_tensors_of_every_size_in_every_world() {
+fn dense_tensors_of_every_length_for_every_world_size() {
     for (world_size, algorithm) in
         [1, 2, 3, 8, 32].into_iter().flat_map(|world_size| ALGORITHMS.map(|name| (world_size, name)))
     {

@@ -85,7 +85,7 @@ fn a_lost_result_is_sent_at_the_first_question_however_long_ranks_computed_befor
             assert_eq!(verdict, Verdict::Group(GroupId(0)));
             let answer = process(&mut switch, ranks.now + TIMEOUT, PortId(0), &updates[0]);
             assert_eq!(answer.0, Verdict::Port(PortId(0)), "block {block} of tensors of {blocks}");
-            assert_eq!((&answer.1[..24], &answer.1[26..]), (&result[..24], &result[26..]), "all but whom it is for");
+            assert_eq!((&answer.1[..24], &answer.1[26..]), (&result[..24], &result[26..]), "all but the receiver");
             ranks.receive(&result);
         }
     }
@@ -113,7 +113,7 @@ fn a_pause_leaves_the_measured_round_trip_as_it_was() {
 
 /// One rank that is slow in the middle of a tensor does not make the round trip of the others longer.
 #[test]
-fn a_straggler_is_no_round_trip() {
+fn a_straggler_is_not_a_round_trip() {
     let job = job(2, 1, K as u16);
     let (mut ranks, mut switch) = (Ranks::new(&job, 8), pipelines(Values::Elements, &job, 2).remove(0));
     for block in 0..8 {

@@ -119,7 +119,7 @@ impl State {
             if before + u64::from(packet.bytes) > self.spec.queue_bytes {
                 sentences.push(format!("{before} bytes wait and the queue holds {}", self.spec.queue_bytes));
             }
-            let threshold = self.spec.mark_bytes.map_or(u64::MAX, |marks| marks.all_above);
+            let threshold = self.spec.mark_bytes.map_or(u64::MAX, |marks| marks.mark_all_above);
             let marked = packet.flags.ecn() == Ecn::CongestionExperienced;
             // A packet may have been marked before, but a packet that should be marked must be.
             if before > threshold.saturating_add(1) && packet.flags.ecn() == Ecn::Capable && !marked {

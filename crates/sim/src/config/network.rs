@@ -258,8 +258,8 @@ impl Network {
     }
 
     fn core_link(&self) -> LinkSpec {
-        let (above, all_above) = self.core_marks();
-        LinkSpec { mark_bytes: mark_bytes(above, all_above), ..self.core.over(self.host_link()) }
+        let (mark_above, mark_all_above) = self.core_marks();
+        LinkSpec { mark_bytes: mark_bytes(mark_above, mark_all_above), ..self.core.over(self.host_link()) }
     }
 
     fn core_marks(&self) -> (Option<Bytes>, Option<Bytes>) {
@@ -267,12 +267,12 @@ impl Network {
     }
 
     fn check_marks(&self) -> Result<(), ConfigError> {
-        for (above, all) in [(self.mark_above, self.mark_all_above), self.core_marks()] {
-            match (above, all) {
+        for (least, all) in [(self.mark_above, self.mark_all_above), self.core_marks()] {
+            match (least, all) {
                 (None, Some(_)) => return Err(invalid("mark_all_above is for queues with mark_above")),
-                (Some(above), Some(all)) if all.0 < above.0 => {
+                (Some(least), Some(all)) if all.0 < least.0 => {
                     return Err(invalid(format!(
-                        "mark_all_above = {all}: it is at least mark_above, which is {above}"
+                        "mark_all_above = {all}: it is at least mark_above, which is {least}"
                     )));
                 }
                 _ => {}

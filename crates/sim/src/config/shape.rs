@@ -147,7 +147,7 @@ pub struct GraphLink {
 
 /// Marking from some bytes on, and of all packets from others on, if they differ.
 pub(super) fn mark_bytes(from: Option<Bytes>, all: Option<Bytes>) -> Option<MarkBytes> {
-    from.map(|from| MarkBytes { above: from.0, all_above: all.unwrap_or(from).0 })
+    from.map(|from| MarkBytes { mark_above: from.0, mark_all_above: all.unwrap_or(from).0 })
 }
 
 /// `[network.core]`: the properties in which links between switches differ from those of hosts.

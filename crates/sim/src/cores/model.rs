@@ -1,5 +1,5 @@
-//! A processor with a machine that only counts: each packet costs the same, and a block is complete after so many
-//! packets. This is the model of the paper's figures and equations.
+//! A processor with a machine that only counts: each packet costs the same, and a block is complete after a fixed
+//! number of packets. This is the model of the paper's figures and equations.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -13,8 +13,8 @@ use super::{Finished, Full, Packet, Processor};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Design {
     /// Each packet by itself, without a lock and without a buffer, so that there are only queues.
-    Apart,
-    /// In so many buffers. A handler owns one while it combines: the first without an owner, or else it waits for the
+    Unbuffered,
+    /// In this many buffers. A handler owns one while it combines: the first without an owner, or else it waits for the
     /// buffer for which the fewest wait. The handler that is the last to combine merges the other buffers into its own,
     /// one after the other.
     Buffers(u32),
@@ -102,7 +102,7 @@ impl Modelled {
     pub fn arrive(&mut self, now: u64, block: u64, child: u32, bytes: u64) -> Result<(), Full> {
         let Handling { design, children, costs, .. } = self.machine.handling;
         let needs = match design {
-            Design::Apart => Needs::Nothing,
+            Design::Unbuffered => Needs::Nothing,
             Design::Buffers(buffers) => Needs::Buffer(buffers as u16),
             Design::Tree => Needs::Leaf(child as u16, children as u16),
         };

@@ -82,7 +82,10 @@ fn rows(text: &str) -> Result<Vec<Row>, String> {
     if lines.next() != Some(HEADER) {
         return Err(format!("its first line is not {HEADER}"));
     }
-    lines.filter(|line| !line.is_empty()).map(|line| row(line).ok_or_else(|| format!("{line:?} is no row"))).collect()
+    lines
+        .filter(|line| !line.is_empty())
+        .map(|line| row(line).ok_or_else(|| format!("{line:?} is not a row")))
+        .collect()
 }
 
 fn row(line: &str) -> Option<Row> {

@@ -173,7 +173,7 @@ impl Prices {
         self.steps(Storage::of(needs)).of("begin")
     }
 
-    /// The costs of a call with this buffer of its block, in units of which a cycle has so many.
+    /// The costs of a call with this buffer of its block, in units of which a cycle has `cycle`.
     pub fn called(&self, needs: Needs, buffer: u32, work: &Work, cycle: u64) -> Called {
         let storage = Storage::of(needs);
         let steps = self.steps(storage);

@@ -48,14 +48,14 @@ impl Kind {
 pub struct Spent([u64; Kind::ALL.len()]);
 
 impl Spent {
-    /// So many cycles of one kind.
+    /// This many cycles of one kind.
     pub fn on(kind: Kind, cycles: u64) -> Spent {
         let mut spent = Spent::default();
         spent[kind] = cycles;
         spent
     }
 
-    /// The same, and so many more cycles of a kind.
+    /// The same, and this many more cycles of a kind.
     #[must_use]
     pub fn and(mut self, kind: Kind, cycles: u64) -> Spent {
         self[kind] += cycles;

@@ -44,7 +44,7 @@ fn children(finished: &[Finished]) -> Vec<u32> {
 
 #[test]
 fn a_subset_serves_who_came_first() {
-    let mut processor = Modelled::new(shape(1, 1, Subset::Core), handling(Design::Apart, 9));
+    let mut processor = Modelled::new(shape(1, 1, Subset::Core), handling(Design::Unbuffered, 9));
     let finished = run(&mut processor, &[3, 1, 4, 0, 5].map(|child| (0, packet(0, child))));
     assert_eq!(children(&finished), [3, 1, 4, 0, 5]);
     assert_eq!(finished.iter().map(|one| one.ended).collect::<Vec<_>>(), [10, 20, 30, 40, 50]);
@@ -53,7 +53,7 @@ fn a_subset_serves_who_came_first() {
 #[test]
 fn a_packet_waits_for_its_home_while_other_subsets_are_free() {
     for (subset, blocks) in [(Subset::Core, 4), (Subset::Cluster, 2)] {
-        let mut processor = Modelled::new(shape(2, 2, subset), handling(Design::Apart, 9));
+        let mut processor = Modelled::new(shape(2, 2, subset), handling(Design::Unbuffered, 9));
         let arrivals: Vec<_> = (0..6).map(|child| (0, packet(blocks + 1, child))).collect();
         let homes: Vec<u32> = run(&mut processor, &arrivals).iter().map(|one| one.core).collect();
         match subset {
@@ -67,7 +67,7 @@ fn a_packet_waits_for_its_home_while_other_subsets_are_free() {
 
 #[test]
 fn a_core_that_becomes_free_when_a_packet_arrives_is_free_for_it() {
-    let mut processor = Modelled::new(shape(1, 1, Subset::Core), handling(Design::Apart, 9));
+    let mut processor = Modelled::new(shape(1, 1, Subset::Core), handling(Design::Unbuffered, 9));
     run(&mut processor, &[(0, packet(0, 0)), (10, packet(0, 1))]);
     assert_eq!(processor.counters().queued.peak(), 0);
 }
@@ -123,7 +123,7 @@ fn of_two_siblings_made_at_one_time_the_lower_core_goes_on() {
 #[test]
 fn a_full_packet_memory_refuses_until_a_handler_has_ended() {
     let small = Shape { packet_memory: 2 * BYTES, ..shape(1, 1, Subset::Core) };
-    let mut processor = Modelled::new(small, handling(Design::Apart, 9));
+    let mut processor = Modelled::new(small, handling(Design::Unbuffered, 9));
     assert_eq!([0, 1, 2].map(|child| processor.arrive(0, 0, child, BYTES)), [Ok(()), Ok(()), Err(Full)]);
     processor.advance(9);
     assert_eq!(processor.arrive(9, 0, 2, BYTES), Err(Full));
@@ -145,7 +145,7 @@ fn random(seed: u64, count: u64, gap: f64, children: u64) -> Vec<(u64, Packet)> 
 proptest! {
     #[test]
     fn a_run_is_the_same_each_time_and_loses_nothing(
-        seed: u64, design in prop_oneof![Just(Design::Apart), (1u32..5).prop_map(Design::Buffers), Just(Design::Tree)],
+        seed: u64, design in prop_oneof![Just(Design::Unbuffered), (1u32..5).prop_map(Design::Buffers), Just(Design::Tree)],
         subset in prop_oneof![Just(Subset::Core), Just(Subset::Cluster)], children in 1u64..9, gap in 0.5f64..20.0,
     ) {
         let arrivals = random(seed, 40 * children, gap, children);
@@ -169,7 +169,7 @@ proptest! {
 fn packets_inside_are_the_rate_times_how_long_they_stay() {
     // Little's law at the given rate: two cores, each busy half of the time.
     let (count, gap) = (200_000, 10.0);
-    let mut processor = Modelled::new(shape(2, 1, Subset::Core), handling(Design::Apart, 1));
+    let mut processor = Modelled::new(shape(2, 1, Subset::Core), handling(Design::Unbuffered, 1));
     let finished = run(&mut processor, &random(1, count, gap, 1));
     let stays = finished.iter().map(|one| one.ended - one.arrived).sum::<u64>() as f64 / count as f64;
     let end = finished.last().unwrap().ended;

@@ -196,7 +196,7 @@ mod tests {
         HostGroups::new(&config.network.build().unwrap())
     }
 
-    fn found(groups: &HostGroups, workers: usize, free: impl Fn(u32) -> u16) -> Option<Vec<u32>> {
+    fn chosen(groups: &HostGroups, workers: usize, free: impl Fn(u32) -> u16) -> Option<Vec<u32>> {
         Some(groups.find(workers, free)?.into_iter().map(|host| host.0).collect())
     }
 
@@ -204,27 +204,27 @@ mod tests {
     fn a_job_goes_to_one_rack_if_it_can_then_to_one_pod_then_anywhere() {
         // Four pods of two racks of two hosts.
         let groups = groups("clos = { ports = 4 }");
-        assert_eq!(found(&groups, 2, |_| 1), Some(vec![0, 1]));
-        assert_eq!(found(&groups, 3, |_| 1), Some(vec![0, 1, 2]));
-        assert_eq!(found(&groups, 5, |_| 1), Some(vec![0, 1, 2, 3, 4]));
-        assert_eq!(found(&groups, 2, |host| u16::from(host != 0)), Some(vec![2, 3]), "a rack with two free hosts");
-        assert_eq!(found(&groups, 16, |_| 1).map(|hosts| hosts.len()), Some(16));
-        assert_eq!(found(&groups, 17, |_| 1), None);
+        assert_eq!(chosen(&groups, 2, |_| 1), Some(vec![0, 1]));
+        assert_eq!(chosen(&groups, 3, |_| 1), Some(vec![0, 1, 2]));
+        assert_eq!(chosen(&groups, 5, |_| 1), Some(vec![0, 1, 2, 3, 4]));
+        assert_eq!(chosen(&groups, 2, |host| u16::from(host != 0)), Some(vec![2, 3]), "a rack with two free hosts");
+        assert_eq!(chosen(&groups, 16, |_| 1).map(|hosts| hosts.len()), Some(16));
+        assert_eq!(chosen(&groups, 17, |_| 1), None);
     }
 
     #[test]
     fn among_equals_the_emptiest_is_chosen() {
         let groups = groups("clos = { ports = 4 }");
         let busy = |host: u32| if host < 4 { 1 } else { 2 };
-        assert_eq!(found(&groups, 2, busy), Some(vec![4, 5]), "the next pod's first rack");
-        assert_eq!(found(&groups, 4, |host| [1, 1, 1, 2][host.min(3) as usize]), Some(vec![4, 5, 6, 7]));
-        assert_eq!(found(&groups, 1, |host| [1, 2][usize::from(host == 9)]), Some(vec![9]));
+        assert_eq!(chosen(&groups, 2, busy), Some(vec![4, 5]), "the next pod's first rack");
+        assert_eq!(chosen(&groups, 4, |host| [1, 1, 1, 2][host.min(3) as usize]), Some(vec![4, 5, 6, 7]));
+        assert_eq!(chosen(&groups, 1, |host| [1, 2][usize::from(host == 9)]), Some(vec![9]));
     }
 
     #[test]
     fn networks_without_a_top_have_all_hosts_as_their_last_group() {
         let groups = groups("dumbbell = { left = 3, right = 3 }");
-        assert_eq!(found(&groups, 3, |host| u16::from(host > 1)), Some(vec![3, 4, 5]));
-        assert_eq!(found(&groups, 4, |_| 1), Some(vec![0, 1, 2, 3]));
+        assert_eq!(chosen(&groups, 3, |host| u16::from(host > 1)), Some(vec![3, 4, 5]));
+        assert_eq!(chosen(&groups, 4, |_| 1), Some(vec![0, 1, 2, 3]));
     }
 }

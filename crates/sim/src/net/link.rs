@@ -82,7 +82,8 @@ struct Rare {
 /// The lengths from which on packets are marked by chance and all are, as time.
 fn marks(spec: &LinkSpec) -> (Span, Span) {
     let time = |bytes| spec.rate.time_of(bytes);
-    spec.mark_bytes.map_or((Span(u64::MAX), Span(u64::MAX)), |marks| (time(marks.above), time(marks.all_above)))
+    spec.mark_bytes
+        .map_or((Span(u64::MAX), Span(u64::MAX)), |marks| (time(marks.mark_above), time(marks.mark_all_above)))
 }
 
 impl Link {

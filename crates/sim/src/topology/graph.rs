@@ -36,20 +36,20 @@ pub struct LinkSpec {
     pub mark_bytes: Option<MarkBytes>,
 }
 
-/// A packet that finds more than `above` bytes in a queue is marked by chance, the more likely the more it finds; one that
-/// finds more than `all_above` is marked.
+/// A packet that finds more than `mark_above` bytes in a queue is marked by chance, the more likely the more it finds; one that
+/// finds more than `mark_all_above` is marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MarkBytes {
     /// Packets that find no more are not marked.
-    pub above: u64,
-    /// Equal to `above` for a single threshold.
-    pub all_above: u64,
+    pub mark_above: u64,
+    /// Equal to `mark_above` for a single threshold.
+    pub mark_all_above: u64,
 }
 
 impl MarkBytes {
     /// A single threshold.
     pub fn threshold(bytes: u64) -> MarkBytes {
-        MarkBytes { above: bytes, all_above: bytes }
+        MarkBytes { mark_above: bytes, mark_all_above: bytes }
     }
 }
 

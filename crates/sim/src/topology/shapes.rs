@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leaf_has_hosts_below_and_spines_above() {
+    fn a_leaf_connects_hosts_and_spines() {
         let graph = leaf_spine(4, 3, 2, SPEC, SPEC, Span::ZERO);
         assert_eq!(graph.check(), Ok(()));
         assert_eq!(degrees(&graph)[..8], [1; 8]);

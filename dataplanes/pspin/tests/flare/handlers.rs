@@ -139,7 +139,7 @@ impl Setup {
     fn buffers(&self, needs: Needs) -> u32 {
         match needs {
             Needs::Buffer(buffers) => u32::from(buffers.max(1)),
-            Needs::Leaf(_, places) => places.into(),
+            Needs::Leaf(_, positions) => positions.into(),
             _ => 1,
         }
     }

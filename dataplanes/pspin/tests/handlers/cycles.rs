@@ -232,9 +232,12 @@ const END: &str = "<!-- /cycles -->";
 /// The two ways in which every program is written, and what a page calls them.
 const VARIANTS: [(&str, &str); 2] = [("plain", "C"), ("xpulp", "Xpulp")];
 
+/// The steps of an element and of a block that decide how fast a handler is. The page shows these, the file has all.
+const SHOWN: [&str; 7] = ["begin", "combine", "merge", "level", "hit", "insert", "spill"];
+
 /// The page with the table that these cycles make.
 pub fn with_table(page: &str, cycles: &str) -> String {
-    let (before, rest) = page.split_once(BEGIN).expect("the page has a place for the table");
+    let (before, rest) = page.split_once(BEGIN).expect("the page has the table's beginning");
     let (_, behind) = rest.split_once(END).expect("the table has an end");
     format!("{before}{BEGIN}\n{}{END}{behind}", table(cycles))
 }
@@ -248,7 +251,7 @@ fn table(cycles: &str) -> String {
             panic!("a line of seven fields: {line}");
         };
         let variant = program.split('-').next_back().unwrap_or_default();
-        if !steps.contains(&(storage, step)) {
+        if SHOWN.contains(&step) && !steps.contains(&(storage, step)) {
             steps.push((storage, step));
         }
         cells.insert((storage, step, variant, element), each.parse::<f64>().unwrap());

@@ -21,7 +21,7 @@ fn an_access_that_is_not_aligned_is_none() {
 }
 
 #[test]
-fn words_that_are_no_instructions_are_faults() {
+fn words_that_are_not_instructions_are_faults() {
     for word in [0, u32::MAX, 0x0000_0001, r(OP, 0, 3, 0, 0, 0), i(SYSTEM, 2, A0, 0, 0x345), i(SYSTEM, 1, 0, A0, 0x400)]
     {
         assert_eq!(Machine::new(&[word]).run(&[]), Err(Fault::Illegal { pc: CODE, word }), "{word:#x}");

@@ -73,7 +73,7 @@ fn products_are_accumulated_and_extremes_chosen() {
 }
 
 #[test]
-fn a_hardware_loop_runs_up_to_its_last_instruction_so_many_times() {
+fn a_hardware_loop_runs_up_to_its_last_instruction_as_often_as_its_count_says() {
     for rounds in [1, 2, 9] {
         // The last instruction of the loop is the second.
         let program = [li(A0, 0), i(LOOP, 4, 0, A1, 4), add(A0, A0, A2), i(OP_IMM, 0, A2, A2, 1)];

@@ -1,4 +1,4 @@
-//! `tributary allreduce`, `tributary reduce` and `tributary broadcast`: one worker, from a shell.
+//! `tributary allreduce`, `tributary lab reduce` and `tributary lab broadcast`: one worker, from a shell.
 //!
 //! `member.rs` has the flags that they share, `protocol.rs` and `design.rs` the flags that choose a protocol.
 //! `made_up.rs` makes data that can be checked, `expected.rs` checks it, and `sparse.rs` does the same at some indices
@@ -73,10 +73,10 @@ const REDUCE_HELP: &str = "\
 Examples:
   export TRIBUTARY_SWITCH=10.0.0.1
   Sum four files for rank 2, which alone writes the sum; the others give no --output:
-    tributary reduce --root 2 --job sum --rank 2 --world-size 4 --input mine.npy --output sum.npy
-    tributary reduce --root 2 --job sum --rank 0 --world-size 4 --input mine.npy
+    tributary lab reduce --root 2 --job sum --rank 2 --world-size 4 --input mine.npy --output sum.npy
+    tributary lab reduce --root 2 --job sum --rank 0 --world-size 4 --input mine.npy
   Over a fabric, where no sum comes back to the others, with data that the root checks:
-    tributary reduce --root 2 --job sum --rank 0 --world-size 4 --elements 1000000 --protocol canary
+    tributary lab reduce --root 2 --job sum --rank 0 --world-size 4 --elements 1000000 --protocol canary
 
 All ranks need the same --root, and whatever `tributary allreduce` needs: where ranks
 differ, all fail at once with who brings what. Under switchml and ring the sum still travels to
@@ -86,10 +86,10 @@ const BROADCAST_HELP: &str = "\
 Examples:
   export TRIBUTARY_SWITCH=10.0.0.1
   Bring rank 0's file to all; the others' say shape and type only:
-    tributary broadcast --root 0 --job weights --rank 0 --world-size 4 --input mine.npy
-    tributary broadcast --root 0 --job weights --rank 1 --world-size 4 --input old.npy --output new.npy
+    tributary lab broadcast --root 0 --job weights --rank 0 --world-size 4 --input mine.npy
+    tributary lab broadcast --root 0 --job weights --rank 1 --world-size 4 --input old.npy --output new.npy
   Over a fabric, with data that every other rank checks:
-    tributary broadcast --root 0 --job weights --rank 0 --world-size 4 --elements 1000000 --protocol canary
+    tributary lab broadcast --root 0 --job weights --rank 0 --world-size 4 --elements 1000000 --protocol canary
 
 All ranks need the same --root, --job, --world-size, --protocol and number of bytes: where ranks
 differ, all fail at once. Every bit arrives as it was, infinities included. Under canary the root sends
@@ -113,7 +113,7 @@ pub struct AllreduceArgs {
     pub seed: u64,
 }
 
-/// The flags of `tributary reduce`.
+/// The flags of `tributary lab reduce`.
 #[derive(clap::Args)]
 #[command(after_help = REDUCE_HELP)]
 pub struct ReduceArgs {
@@ -127,7 +127,7 @@ pub struct ReduceArgs {
     pub op: ReduceOp,
 }
 
-/// The flags of `tributary broadcast`.
+/// The flags of `tributary lab broadcast`.
 #[derive(clap::Args)]
 #[command(after_help = BROADCAST_HELP)]
 pub struct BroadcastArgs {
@@ -220,7 +220,7 @@ pub fn parse_density(text: &str) -> Result<f64, String> {
     }
 }
 
-/// `tributary reduce`.
+/// `tributary lab reduce`.
 pub fn reduce(ReduceArgs { root, member, op }: ReduceArgs) -> Result<(), Failure> {
     member.check_rank("--root", root)?;
     if member.output.is_some() && member.rank != root {
@@ -230,7 +230,7 @@ pub fn reduce(ReduceArgs { root, member, op }: ReduceArgs) -> Result<(), Failure
     run(member, Work::Reduce(op, root))
 }
 
-/// `tributary broadcast`.
+/// `tributary lab broadcast`.
 pub fn broadcast(BroadcastArgs { root, member }: BroadcastArgs) -> Result<(), Failure> {
     member.check_rank("--root", root)?;
     run(member, Work::Broadcast(root))

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn about_the_share_that_was_asked_for_is_drawn_and_other_seeds_and_ranks_draw_others() {
+    fn about_the_requested_share_is_drawn_and_each_seed_and_rank_draws_other_indices() {
         let indices = DRAWN.indices(0, 100_000);
         assert!((9_500..10_500).contains(&indices.len()), "{}", indices.len());
         assert_ne!(indices, DRAWN.indices(1, 100_000));

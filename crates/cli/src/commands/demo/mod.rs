@@ -1,4 +1,4 @@
-//! `tributary demo`: a switch and four workers, each a process, sum real arrays; the program checks and shows the
+//! `tributary lab demo`: a switch and four workers, each a process, sum real arrays; the program checks and shows the
 //! results.
 //!
 //! `arrays.rs` makes the arrays, `check.rs` checks the result against its bound, and `report.rs` shows it.
@@ -31,16 +31,16 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 
 const EXAMPLES: &str = "\
 Examples:
-  tributary demo                     25 MB of float32 on each worker, links of 1 Gbit/s if root
-  tributary demo --elements 1000000 --iters 20
-  tributary demo --loopback --json   without network namespaces, for a script
+  tributary lab demo                     25 MB of float32 on each worker, links of 1 Gbit/s if root
+  tributary lab demo --elements 1000000 --iters 20
+  tributary lab demo --loopback --json   without network namespaces, for a script
 
 Real processes over real sockets: a switch, and four workers with a different .npy file each
 (normal, heavy-tailed, tiny and huge magnitudes). The result is compared with a float64 sum and
 the bound of a float32 sum, and the same arrays go through our host-based ring over the same
 links. With root the links are network namespaces with a rate, otherwise loopback.";
 
-/// The flags of `tributary demo`.
+/// The flags of `tributary lab demo`.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {

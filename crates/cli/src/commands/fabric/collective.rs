@@ -192,7 +192,7 @@ fn drained(cluster: &FabricCluster) -> Result<Vec<tributary_net::status::SwitchS
     let deadline = Instant::now() + DRAIN_TIMEOUT;
     loop {
         let all = cluster.all_status()?;
-        let in_use: u32 = all.iter().flat_map(|status| &status.switch.shared).map(|shared| shared.slots_held).sum();
+        let in_use: u32 = all.iter().flat_map(|status| &status.switch.shared).map(|shared| shared.slots_in_use).sum();
         if in_use == 0 || Instant::now() >= deadline {
             return Ok(all);
         }

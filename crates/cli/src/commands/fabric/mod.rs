@@ -1,4 +1,4 @@
-//! `tributary fabric`: a whole fabric of switches and hosts on this machine, or the commands for real machines.
+//! `tributary lab fabric`: a whole fabric of switches and hosts on this machine, or the commands for real machines.
 //!
 //! `cluster.rs` builds the fabric of namespaces and processes, `collective.rs` lets its hosts sum, `report.rs` shows the
 //! results, and `print.rs` prints the commands for real machines. Each of the processes runs
@@ -38,21 +38,21 @@ const PROTOCOL: &str = "canary";
 
 const EXAMPLES: &str = "\
 Examples:
-  tributary fabric examples/fabric.toml         start it, say where everything is, until Ctrl-C
-  tributary fabric examples/fabric.toml --allreduce 1000000
-  tributary fabric examples/fabric.toml --allreduce 1000000 --traffic host3:host7:150Mbit/s:spine0
-  tributary fabric examples/fabric.toml --allreduce 4000000 --kill spine0:500ms    nobody notices
-  tributary fabric examples/fabric.toml --allreduce 4000000 --kill leaf1:500ms     every rank fails
-  tributary fabric examples/fabric.toml --allreduce 4000000 --protocol switchml --trees 2
-  tributary fabric examples/fabric.toml --run 'ip netns exec $NS_host0 ping -c 1 10.77.128.1'
-  tributary fabric fabric.toml --print          the command for each machine of a real one
+  tributary lab fabric examples/fabric.toml         start it, say where everything is, until Ctrl-C
+  tributary lab fabric examples/fabric.toml --allreduce 1000000
+  tributary lab fabric examples/fabric.toml --allreduce 1000000 --traffic host3:host7:150Mbit/s:spine0
+  tributary lab fabric examples/fabric.toml --allreduce 4000000 --kill spine0:500ms    nobody notices
+  tributary lab fabric examples/fabric.toml --allreduce 4000000 --kill leaf1:500ms     every rank fails
+  tributary lab fabric examples/fabric.toml --allreduce 4000000 --protocol switchml --trees 2
+  tributary lab fabric examples/fabric.toml --run 'ip netns exec $NS_host0 ping -c 1 10.77.128.1'
+  tributary lab fabric fabric.toml --print          the command for each machine of a real one
 
 Every switch is a process of its own in a network namespace, with a port on each of its cables: an
 egress queue that drops and marks, and leaves at the port's rate. Needs root and iproute2. With
 --run the command finds each node's namespace in $NS_<node>, and the switches' control addresses
 from inside $NS_control. docs/fabric.md has the file's keys.";
 
-/// The flags of `tributary fabric`.
+/// The flags of `tributary lab fabric`.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {

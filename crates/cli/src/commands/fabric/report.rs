@@ -114,7 +114,7 @@ impl Report {
 
     /// The error, if there is one. Every rank has checked its own sum.
     pub fn error(&self) -> Option<String> {
-        let in_use = |switch: &Switch| switch.shared.iter().map(|shared| shared.slots_held).sum::<u32>();
+        let in_use = |switch: &Switch| switch.shared.iter().map(|shared| shared.slots_in_use).sum::<u32>();
         self.switches.iter().find(|switch| in_use(switch) > 0).map(|switch| {
             format!("switch {} still holds {} slots although no job is left", switch.node, in_use(switch))
         })
@@ -206,10 +206,10 @@ impl Report {
             let own = of_it().next().map(|(_, shared)| shared.metrics.as_slice()).unwrap_or_default();
             let own = own.iter().map(|metric| metric.name.replace('_', " ").to_uppercase());
             let mut table =
-                Table::new(["SWITCH", "PROTOCOL", "SLOTS", "HELD", "PEAK"].map(str::to_owned).into_iter().chain(own));
+                Table::new(["SWITCH", "PROTOCOL", "SLOTS", "IN USE", "PEAK"].map(str::to_owned).into_iter().chain(own));
             for (switch, shared) in of_it() {
                 let cells = [switch.node.clone(), shared.protocol.clone()];
-                let counts = [shared.slots, shared.slots_held, shared.slots_peak].map(|count| count.to_string());
+                let counts = [shared.slots, shared.slots_in_use, shared.slots_peak].map(|count| count.to_string());
                 let own = shared.metrics.iter().map(|metric| match metric.value {
                     MetricNumber::Counter(count) => count.to_string(),
                     MetricNumber::Gauge(value) => value.to_string(),

@@ -1,4 +1,4 @@
-//! `tributary sim explore`: all states of a small world, instead of some runs of a large one.
+//! `tributary sim explore`: all states of a small scenario, instead of some runs of a large one.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -77,7 +77,7 @@ pub struct Args {
     /// Stop after this many states
     #[arg(long, value_name = "N", default_value_t = 20_000_000)]
     most_states: u64,
-    /// Run this run of the world instead, step by step
+    /// Run this run of the scenario instead, step by step
     #[arg(long, value_name = "STEPS")]
     replay: Option<String>,
     /// Print one JSON object
@@ -112,7 +112,7 @@ impl Args {
     }
 }
 
-/// Explores the world; fails if a run of it has an error, or if not all states were found.
+/// Explores the scenario; fails if a run of it has an error, or if not all states were found.
 pub fn run(args: Args) -> Result<(), Failure> {
     let bounds = args.bounds()?;
     if let Some(text) = &args.replay {
@@ -139,7 +139,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         }
         None if exploration.is_complete => Ok(()),
         None => Err(Failure::Reported(
-            "the states found so far are right, and there are more: make the world smaller".to_owned(),
+            "the states found so far are right, and there are more: make the scenario smaller".to_owned(),
         )),
     }
 }
@@ -190,7 +190,7 @@ fn written(steps: &[Step]) -> String {
     steps.iter().map(Step::to_string).collect::<Vec<_>>().join(" ")
 }
 
-/// Shows one run of the world.
+/// Shows one run of the scenario.
 fn again(bounds: &Bounds, text: &str, json: bool) -> Result<(), Failure> {
     let steps: Result<Vec<Step>, String> = text.split_whitespace().map(str::parse).collect();
     let run = replay(bounds, &steps.map_err(Failure::usage)?)?;

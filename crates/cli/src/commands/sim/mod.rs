@@ -18,7 +18,7 @@ Examples:
   tributary sim sweep experiments/sweep-trees.toml --out trees
   tributary sim sweep FILE.toml --on 10.0.0.1:8786    on the workers of a Dask cluster
   tributary sim swarm --seeds 0..10000
-  tributary sim swarm --seeds 17..18 --show           the world of seed 17 as a file
+  tributary sim swarm --seeds 17..18 --show           the scenario of seed 17 as a file
   tributary sim explore --protocol NAME --losses 1 --duplicates 1
   tributary sim trace --swarm 17 --node 'switch 0'
   tributary sim trace FILE.toml --pcapng run.pcapng   for Wireshark
@@ -41,9 +41,9 @@ enum Command {
     Run(run::Args),
     /// Run a file with every combination of some values and seeds, on all cores or a cluster; goes on where it was stopped
     Sweep(sweep::Args),
-    /// Run random worlds with faults: nothing wrong may come out, and everything must end
+    /// Run random scenarios with faults: nothing wrong may come out, and everything must end
     Swarm(swarm::Args),
-    /// Go through all states of a small world: every order of packets, losses and timers, not only random ones
+    /// Go through all states of a small scenario: every order of packets, losses and timers, not only random ones
     Explore(Box<explore::Args>),
     /// Show what happens in an experiment, packet by packet
     Trace(trace::Args),

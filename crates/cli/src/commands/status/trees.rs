@@ -25,14 +25,14 @@ pub fn whole(job: &str, number: usize, tree: &TreeStatus) -> Vec<String> {
 fn named(tree: &TreeStatus, node: &str) -> String {
     let switch = tree.switches.iter().find(|switch| switch.node == node);
     let Some(order) = switch.and_then(|switch| switch.order.as_ref()) else { return node.to_string() };
-    let OrderStatus { expected_vid, epoch, wnd_cap, held, waits_for, waits_for_ranks } = order;
-    let held: Vec<String> = held.iter().map(u16::to_string).collect();
+    let OrderStatus { expected_vid, epoch, wnd_cap, queued, waits_for, waits_for_ranks } = order;
+    let queued: Vec<String> = queued.iter().map(u16::to_string).collect();
     let waits = match waits_for.as_slice() {
         [] => String::new(),
         ports => format!(", WAITS FOR {} (rank {})", ports.join(", "), list(waits_for_ranks)),
     };
-    let held = held.join(", ");
-    format!("{node}: VID {expected_vid} is next, epoch {epoch}, holds {held} of {wnd_cap} at its ports{waits}")
+    let queued = queued.join(", ");
+    format!("{node}: VID {expected_vid} is next, epoch {epoch}, holds {queued} of {wnd_cap} at its ports{waits}")
 }
 
 /// The nodes below a switch; at most `deep` levels, whatever the switch has sent.
@@ -80,13 +80,13 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_says_what_it_holds_and_whom_its_next_packet_waits_for() {
+    fn a_switch_says_what_it_holds_and_which_port_its_next_packet_waits_for() {
         let child = |node: &str, rank| TreeChildStatus { node: node.into(), ranks: vec![rank] };
         let order = |waits_for: &[&str], ranks: &[u16]| OrderStatus {
             expected_vid: 7,
             epoch: 1,
             wnd_cap: 64,
-            held: vec![3, 0],
+            queued: vec![3, 0],
             waits_for: waits_for.iter().map(ToString::to_string).collect(),
             waits_for_ranks: ranks.to_vec(),
         };

@@ -62,7 +62,7 @@ fn what_switches_hold_for_jobs_is_read_by_protocol_and_checked() {
 }
 
 #[test]
-fn a_wrong_file_is_one_sentence_that_names_the_place() {
+fn a_wrong_file_is_one_sentence_that_names_the_mistake() {
     let graph = |links: &str| format!("[graph]\nhosts = [\"a\", \"b\"]\nswitches = [\"x\", \"y\"]\nlinks = [{links}]");
     let cases = [
         (String::new(), "the fabric's shape is one of"),
@@ -125,9 +125,9 @@ fn a_file_whose_queues_would_drop_all_the_same_is_refused_with_a_sentence() {
 #[test]
 fn a_fabric_marks_nothing_by_default_and_beyond_one_length_unless_the_file_has_two() {
     assert_eq!(marks(""), Ok(None));
-    assert_eq!(marks("mark_above = \"64 KiB\""), Ok(Some(Marks { above: 64 << 10, all_above: 64 << 10 })));
+    assert_eq!(marks("mark_above = \"64 KiB\""), Ok(Some(Marks { mark_above: 64 << 10, mark_all_above: 64 << 10 })));
     let both = marks("mark_above = \"64 KiB\"\nmark_all_above = \"512 KiB\"");
-    assert_eq!(both, Ok(Some(Marks { above: 64 << 10, all_above: 512 << 10 })));
+    assert_eq!(both, Ok(Some(Marks { mark_above: 64 << 10, mark_all_above: 512 << 10 })));
 }
 
 #[test]

@@ -156,11 +156,11 @@ fn what_names_no_node_or_ourselves_goes_nowhere() {
 #[test]
 fn a_switch_says_that_it_lives_by_packets_as_long_as_those_of_jobs() {
     let (crossbar, mut udp) = leaf("ecmp");
-    let hears = std::net::UdpSocket::bind(crossbar.fabric().udp(SPINES[0])).unwrap();
-    hears.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
+    let neighbour = std::net::UdpSocket::bind(crossbar.fabric().udp(SPINES[0])).unwrap();
+    neighbour.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
     crossbar.greet(true, &mut udp);
     let mut bytes = [0; 2048];
-    let len = hears.recv(&mut bytes).unwrap();
+    let len = neighbour.recv(&mut bytes).unwrap();
     let headers =
         protocols::ALL.iter().filter(|protocol| protocol.sums_in_network()).map(|protocol| protocol.header_len);
     assert_eq!(len, headers.max().unwrap() + 4 * usize::from(crossbar.fabric().elements_per_packet));

@@ -8,9 +8,9 @@ use tributary_proto::contract::metric::Metric;
 use tributary_proto::contract::packet::{Addr, Packet, Transmit};
 use tributary_proto::contract::time::Time;
 
-use super::{HostInput, HostTape, Losses, Shareable, lock, told};
+use super::{HostInput, HostTape, Losses, Shareable, lock, outcome_of};
 
-/// Passes everything on to the real machine, but for the packets that are lost.
+/// Passes everything on to the real machine, except for the packets that are lost.
 pub struct TapedHost {
     pub machine: Box<dyn Host>,
     pub tape: Shareable<HostTape>,
@@ -59,7 +59,7 @@ impl Host for TapedHost {
         let transmit = self.machine.poll_transmit(now, buf);
         let mut tape = lock(&self.tape);
         let turn = tape.turn();
-        turn.settled_at = now;
+        turn.drained_at = now;
         if let Some(Transmit { to, len, wire_len, ecn }) = transmit {
             turn.sent.push(Made { to, bytes: buf[..len].to_vec(), wire_len, ecn });
         }
@@ -72,7 +72,7 @@ impl Host for TapedHost {
         let mut tape = lock(&self.tape);
         let turn = tape.turn();
         match &event {
-            Some(event) => turn.told.push(told(event)),
+            Some(event) => turn.outcomes.push(outcome_of(event)),
             None => (turn.due, turn.is_over) = (due, true),
         }
         event

@@ -13,7 +13,7 @@ use tributary_proto::contract::work::Instrumented;
 
 use super::{Losses, Passage, Shareable, SwitchInput, SwitchTape, lock};
 
-/// Passes everything on to the real machine, but for the packets that are lost.
+/// Passes everything on to the real machine, except for the packets that are lost.
 pub struct TapedSwitch<M: ?Sized> {
     pub machine: Box<M>,
     pub tape: Shareable<SwitchTape>,

@@ -1,7 +1,7 @@
 //! The host: it sends its blocks towards their leaders, and leads some blocks itself (§3.1.4).
 //!
 //! Blocks of all collectives are one stream. Block `g` uses position `g mod s` of a window of `s` positions, is led by
-//! rank `g mod world` and completed in root `g mod roots`. A position goes on to its next block when its sum comes, so
+//! rank `g mod n` and completed in root `g mod roots`. A position goes on to its next block when its sum comes, so
 //! the sums clock the sending. A packet carries the exponent of the next block of its position (SwitchML §4.6). Before
 //! the first blocks of floats comes a phase in which ranks only agree on exponents. Where a collective fits into the
 //! window, that phase carries the block too, scaled by the position's last exponent.

@@ -29,8 +29,8 @@ impl Panama {
         metrics.extend([
             Metric::gauge("expected_vid", f64::from(self.expected()), "The VID that is summed next, modulo 2^32."),
             Metric::gauge("epoch", f64::from(self.epoch), "How often the tree went back, modulo 2^16."),
-            Metric::gauge("wnd_cap", f64::from(self.capacity), "Packets of a tree that each port has room for."),
-            Metric::gauge("held_packets", self.queued().into(), "Packets that wait at the ports of a tree."),
+            Metric::gauge("wnd_cap", f64::from(self.capacity), "Packets of a tree that each port can buffer."),
+            Metric::gauge("queued_packets", self.queued().into(), "Packets that wait at the ports of a tree."),
         ]);
         metrics
     }

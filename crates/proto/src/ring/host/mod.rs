@@ -44,7 +44,7 @@ pub struct RingHost {
     ops: VecDeque<Running>,
     first_op: u64,
     /// The first collective that may have own blocks to send.
-    own_op: u64,
+    unsent_op: u64,
     /// Blocks to pass on, in the order of their arrival.
     forwards: VecDeque<Item>,
     early: VecDeque<Early>,
@@ -69,7 +69,7 @@ impl RingHost {
             successor,
             ops: VecDeque::new(),
             first_op: 0,
-            own_op: 0,
+            unsent_op: 0,
             forwards: VecDeque::new(),
             early: VecDeque::new(),
             sender: Sender::new(config.timers, controller(&config.job)),
@@ -210,17 +210,17 @@ impl RingHost {
         self.events.push_back(HostEvent::Done { op: OpId(op), tensor: running.tensor });
     }
 
-    /// Moves `own_op` on to the first collective that has own blocks left.
+    /// Moves `unsent_op` on to the first collective that has own blocks left.
     fn skip_spent(&mut self) {
-        self.own_op = self.own_op.max(self.first_op);
-        while self.ops.get((self.own_op - self.first_op) as usize).is_some_and(|running| !running.has_own()) {
-            self.own_op += 1;
+        self.unsent_op = self.unsent_op.max(self.first_op);
+        while self.ops.get((self.unsent_op - self.first_op) as usize).is_some_and(|running| !running.has_own()) {
+            self.unsent_op += 1;
         }
-        self.own_op = self.own_op.min(self.next_op());
+        self.unsent_op = self.unsent_op.min(self.next_op());
     }
 
     fn has_own(&self) -> bool {
-        self.own_op < self.next_op() && self.own_op < self.first_op + COLLECTIVES_UNDER_WAY
+        self.unsent_op < self.next_op() && self.unsent_op < self.first_op + COLLECTIVES_UNDER_WAY
     }
 
     fn linger(&self) -> Span {

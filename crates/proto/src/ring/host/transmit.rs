@@ -22,7 +22,7 @@ impl RingHost {
         if !self.has_own() {
             return None;
         }
-        let op = self.own_op;
+        let op = self.unsent_op;
         let block = self.running(op)?.next_own()?;
         self.skip_spent();
         Some(Item { op, block, phase: wire::Phase::Reduce })

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_proves_that_so_many_different_ranks_are_in_it() {
+    fn a_sum_proves_how_many_different_ranks_are_in_it() {
         let all: Vec<usize> = (0..112).collect();
         for (world_size, ranks) in
             [(4, &all[..4]), (4, &all[1..4]), (112, &all[..]), (112, &all[7..105]), (60, &all[40..60])]

@@ -147,7 +147,7 @@ fn partial_sums_with_a_fault_are_seen_by_every_rank() {
 }
 
 #[test]
-fn output_that_was_never_written_is_no_sum() {
+fn output_that_was_never_written_is_not_a_sum() {
     let mut ranks = ranks(2, 7);
     let mut bytes = vec![0; FINGERPRINT_LEN];
     ranks[0].read_output(0..100, &mut bytes);

@@ -37,7 +37,7 @@ fn give(switch: &mut dyn Switch, mut bytes: Vec<u8>, port: u16) -> Verdict {
 
 /// Each row is a packet of rank 0, from its port, that a switch must refuse, and why.
 #[test]
-fn what_is_no_shard_is_refused_for_a_reason() {
+fn what_is_not_a_shard_is_refused_for_a_reason() {
     let job = job(2, 4, 64, &[("span", "64")]);
     let pair = |offset: u16| [&offset.to_be_bytes()[..], &1.0f32.to_be_bytes()].concat();
     let too_many = vec![0; 6 * 43];

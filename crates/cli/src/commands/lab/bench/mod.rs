@@ -54,8 +54,8 @@ Links of the hosts that --servers adds are shaped as the workers' are, and their
 With --tenants job A has four ranks, the first of them behind a link of a quarter of the rate, and
 job B four ranks that are well and begin later. The switch holds 1.25 times the packets that a
 path holds, as the round trip of small sums on idle links says, and at least 32; each way to share it
-takes turns. HELD are the blocks that the switch had of each job while both ran, as samples of its
-status show; a job with slots of its own holds all of them. No other flags than --rate, --size or
+takes turns. BLOCKS are those for which each job had memory while both ran, as samples of the switch's
+status show; a job with slots of its own has all of them. No other flags than --rate, --size or
 --elements, --iters (of B), --repetitions, --aggregators, --mtu, --quick and --json.";
 
 /// The flags of `tributary lab bench`.

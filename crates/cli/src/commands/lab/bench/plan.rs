@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_protocols_that_are_named_take_turns_and_hosts_with_servers_are_no_workers() {
+    fn only_the_protocols_that_are_named_take_turns_and_hosts_with_servers_do_not_work() {
         let protocol =
             protocols::ALL.iter().find(|protocol| protocol.server_machine().is_some()).expect("one has some");
         let plan = plan(&format!("--hosts 4 --servers 2 --protocol {protocol}"));

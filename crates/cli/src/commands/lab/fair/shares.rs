@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_what_one_has_over_the_last_half_in_parts_of_half_the_cable() {
+    fn a_share_is_the_rate_of_the_last_half_divided_by_half_the_cable() {
         let shares = recording().shares(10.0).unwrap();
         let near = |is: f64, expected: f64| assert!((is - expected).abs() < 1e-9, "{is} is not {expected}");
         near(shares.flow_alone_mbps, 12.112);

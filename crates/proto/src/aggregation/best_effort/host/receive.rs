@@ -198,7 +198,7 @@ impl BestEffortHost {
         }
         if !multicast {
             self.answered(now);
-            self.found_lost(now, was_silent);
+            self.on_lost_result(now, was_silent);
         }
         Ok(())
     }

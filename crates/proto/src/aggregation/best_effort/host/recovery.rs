@@ -334,9 +334,9 @@ impl BestEffortHost {
         self.recovery.asks > 0
     }
 
-    /// A question has brought a result that was lost. If that `ended_a_silence`, no later result will tell of other
+    /// A question has brought a result that was lost. If that `ended_a_silence`, no later result will reveal other
     /// losses: all that waited in the silence may be lost, until an answer says that ranks are late.
-    pub(super) fn found_lost(&mut self, now: Time, ended_a_silence: bool) {
+    pub(super) fn on_lost_result(&mut self, now: Time, ended_a_silence: bool) {
         if ended_a_silence {
             self.recovery.silent_up_to = self.window.next;
         }

@@ -14,10 +14,10 @@ use crate::heap::insert_exactly;
 fn figures(counters: &Counters, in_use: u32, outstanding: u64) -> Vec<Metric> {
     let Counters { results, marked, overflowed, released, .. } = *counters;
     vec![
-        Metric::gauge("held", in_use.into(), "Aggregators that are held now."),
+        Metric::gauge("aggregators_in_use", in_use.into(), "Aggregators in use now."),
         Metric::gauge("outstanding", outstanding as f64, "Gradients that went on unsummed and have not come yet."),
         Metric::counter("results", results, "Results that went by."),
-        Metric::counter("overflowed", overflowed, "Gradients that went on unsummed: there was no room."),
+        Metric::counter("overflowed", overflowed, "Gradients that went on unsummed, for lack of a free aggregator."),
         Metric::counter("released", released, "Aggregators that left before they were complete."),
         Metric::counter("aecn_marks", marked, "Results that were marked because memory is short."),
     ]

@@ -115,12 +115,12 @@ fn turn(plan: &Plan, way: &Way, memory: u32, cluster: &mut Cluster) -> Result<[R
     await_running(cluster, &mut a)?;
     std::thread::sleep(Duration::from_secs_f64(LEAD * slow_s));
     let mut b = cluster.start(&job(way, WORLD_SIZE, plan.elements, plan.iters, flags))?;
-    let (names, mut held) = ([a.name().to_owned(), b.name().to_owned()], [Memory::default(), Memory::default()]);
+    let (names, mut blocks) = ([a.name().to_owned(), b.name().to_owned()], [Memory::default(), Memory::default()]);
     while !b.is_over()? {
         let status = cluster.status()?;
         if names.iter().all(|name| running(&status, name).is_some()) {
-            for (name, held) in names.iter().zip(&mut held) {
-                held.extend(running(&status, name).and_then(|job| blocks_held(job, way)));
+            for (name, blocks) in names.iter().zip(&mut blocks) {
+                blocks.extend(running(&status, name).and_then(|job| blocks_of_memory(job, way)));
             }
         }
         std::thread::sleep(POLL_INTERVAL);
@@ -128,9 +128,10 @@ fn turn(plan: &Plan, way: &Way, memory: u32, cluster: &mut Cluster) -> Result<[R
     let b = b.finish()?;
     let a_outlasts_b = !a.is_over()?;
     let a = a.finish()?;
-    let [of_a, of_b] = held;
-    let run =
-        |job, workers: &[WorkerReport], held| Run::new(&way.name, job, workers, slowest(workers), held, a_outlasts_b);
+    let [of_a, of_b] = blocks;
+    let run = |job, workers: &[WorkerReport], blocks| {
+        Run::new(&way.name, job, workers, slowest(workers), blocks, a_outlasts_b)
+    };
     Ok([run("A", &a, of_a), run("B", &b, of_b)])
 }
 
@@ -149,13 +150,15 @@ fn running<'a>(status: &'a SwitchStatus, name: &str) -> Option<&'a JobStatus> {
     status.jobs.iter().find(|job| job.name == name && job.state == "running")
 }
 
-/// How many blocks a job's own slots have room for, or how many it holds of shared memory.
-fn blocks_held(job: &JobStatus, way: &Way) -> Option<f64> {
+/// How many blocks fit a job's own slots, or how many of the shared aggregators it uses.
+fn blocks_of_memory(job: &JobStatus, way: &Way) -> Option<f64> {
     match way.blocks_per_slot {
         Some(blocks) => Some(f64::from(job.slots) * f64::from(blocks)),
-        None => job.metrics.iter().find(|metric| metric.name == "held").map(|metric| match metric.value {
-            MetricNumber::Gauge(value) => value,
-            MetricNumber::Counter(value) => value as f64,
-        }),
+        None => {
+            job.metrics.iter().find(|metric| metric.name == "aggregators_in_use").map(|metric| match metric.value {
+                MetricNumber::Gauge(value) => value,
+                MetricNumber::Counter(value) => value as f64,
+            })
+        }
     }
 }

@@ -8,14 +8,14 @@ use crate::commands::lab::bench::machine::Machine;
 use crate::commands::lab::bench::report::median;
 use crate::output::Table;
 
-/// The blocks that a job held at each observation.
+/// The blocks for which a job had memory at each observation.
 #[derive(Clone, Debug, Default)]
 pub struct Memory(Vec<f64>);
 
 impl Memory {
     /// Adds an observation.
-    pub fn extend(&mut self, held: Option<f64>) {
-        self.0.extend(held);
+    pub fn extend(&mut self, blocks: Option<f64>) {
+        self.0.extend(blocks);
     }
 
     fn mean(&self) -> Option<f64> {
@@ -36,7 +36,7 @@ pub struct Run {
     seconds: f64,
     in_network: f64,
     retransmissions: u64,
-    held: Memory,
+    blocks: Memory,
     a_outlasts_b: bool,
 }
 
@@ -47,12 +47,12 @@ impl Run {
         job: &'static str,
         workers: &[WorkerReport],
         seconds: f64,
-        held: Memory,
+        blocks: Memory,
         a_outlasts_b: bool,
     ) -> Run {
         let in_network = workers.iter().map(|worker| worker.in_network).sum::<f64>() / workers.len().max(1) as f64;
         let retransmissions = workers.iter().map(|worker| worker.retransmissions).sum();
-        Run { way: way.to_owned(), job, seconds, in_network, retransmissions, held, a_outlasts_b }
+        Run { way: way.to_owned(), job, seconds, in_network, retransmissions, blocks, a_outlasts_b }
     }
 }
 
@@ -69,10 +69,10 @@ pub struct Line {
     pub iteration_ms: f64,
     /// Fraction of the blocks that the switch summed.
     pub in_network: f64,
-    /// Blocks that it held while both jobs ran, on average over all observations; `None` if none saw both jobs.
-    pub held_mean: Option<f64>,
+    /// Blocks for which it had memory while both jobs ran, on average over all observations; `None` if none saw both jobs.
+    pub blocks_mean: Option<f64>,
     /// The most blocks of any observation.
-    pub held_most: Option<f64>,
+    pub blocks_most: Option<f64>,
     /// Packets sent again, of all ranks.
     pub retransmissions: u64,
 }
@@ -136,7 +136,7 @@ impl Report {
         let line = |&(way, job): &(&str, &'static str)| {
             let own: Vec<&&Run> = runs.iter().filter(|run| run.way == way && run.job == job).collect();
             let of = |figure: &dyn Fn(&Run) -> f64| median(own.iter().map(|run| figure(run)).collect());
-            let held = Memory(own.iter().flat_map(|run| run.held.0.iter().copied()).collect());
+            let blocks = Memory(own.iter().flat_map(|run| run.blocks.0.iter().copied()).collect());
             let seconds = of(&|run| run.seconds)?;
             Some(Line {
                 way: way.to_owned(),
@@ -144,8 +144,8 @@ impl Report {
                 goodput_gbps: bits / seconds / 1e9,
                 iteration_ms: seconds * 1e3,
                 in_network: of(&|run| run.in_network)?,
-                held_mean: held.mean(),
-                held_most: held.most(),
+                blocks_mean: blocks.mean(),
+                blocks_most: blocks.most(),
                 retransmissions: of(&|run| run.retransmissions as f64)? as u64,
             })
         };
@@ -184,8 +184,8 @@ impl Report {
             "Gbit/s",
             "iteration ms",
             "in network %",
-            "held mean",
-            "held most",
+            "blocks mean",
+            "blocks most",
             "sent again",
         ]);
         let or_dash = |number: Option<f64>| number.map_or("-".to_owned(), |number| format!("{number:.1}"));
@@ -196,8 +196,8 @@ impl Report {
                 format!("{:.3}", line.goodput_gbps),
                 format!("{:.2}", line.iteration_ms),
                 format!("{:.1}", line.in_network * 100.0),
-                or_dash(line.held_mean),
-                or_dash(line.held_most),
+                or_dash(line.blocks_mean),
+                or_dash(line.blocks_most),
                 line.retransmissions.to_string(),
             ]);
         }
@@ -224,15 +224,15 @@ fn early(runs: &[&Run], repetitions: u32) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn run(way: &str, job: &'static str, seconds: f64, held: &[f64]) -> Run {
-        let held = Memory(held.to_vec());
+    fn run(way: &str, job: &'static str, seconds: f64, blocks: &[f64]) -> Run {
+        let blocks = Memory(blocks.to_vec());
         Run {
             way: way.to_owned(),
             job,
             seconds,
             in_network: 1.0,
             retransmissions: 0,
-            held,
+            blocks,
             a_outlasts_b: way == "that",
         }
     }
@@ -253,8 +253,8 @@ mod tests {
             assert_eq!((*way, *job), (expected.0, expected.1));
             assert!((gbps - expected.2).abs() < 1e-9, "{way} {job}: {gbps}");
         }
-        assert_eq!((report.lines[0].held_mean, report.lines[0].held_most), (Some(8.0), Some(12.0)));
-        assert_eq!(report.lines[1].held_mean, None);
+        assert_eq!((report.lines[0].blocks_mean, report.lines[0].blocks_most), (Some(8.0), Some(12.0)));
+        assert_eq!(report.lines[1].blocks_mean, None);
         assert_eq!(report.notes, ["Under this job A ended before B did, in 2 of 2 runs."]);
     }
 }

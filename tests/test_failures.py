@@ -34,21 +34,21 @@ def test_a_rank_that_never_comes_is_named(daemon: Daemon, job: str) -> None:
     ],
     ids=["size", "type", "operator", "size of a third"],
 )
-def test_ranks_that_bring_different_things_all_hear_who_and_how(
+def test_ranks_that_bring_different_things_all_learn_who_and_how(
     ranks: Ranks, daemon: Daemon, job: str, brings: list[dict[str, Any]], who: list[str]
 ) -> None:
     for kind, sentence in ranks(rank.failing, len(brings), daemon.address, job, brings):
         assert kind == "MismatchError", sentence
         assert f"rank {len(brings) - 1} brings" in sentence
-        for part in who:
-            assert part in sentence
+        for words in who:
+            assert words in sentence
 
 
-def test_ranks_with_different_world_sizes_all_hear_who(ranks: Ranks, daemon: Daemon, job: str) -> None:
+def test_ranks_with_different_sizes_of_the_job_all_learn_who(ranks: Ranks, daemon: Daemon, job: str) -> None:
     for kind, sentence in ranks(rank.failing, 2, daemon.address, job, [{"world_size": 2}, {"world_size": 3}]):
         assert kind == "ConnectError", sentence
-        for part in (job, "world size", "rank 0", "rank 1", "2", "3"):
-            assert part in sentence
+        for words in (job, "world size", "rank 0", "rank 1", "2", "3"):
+            assert words in sentence
 
 
 def test_a_second_process_with_the_same_rank_is_turned_away(daemon: Daemon, job: str) -> None:
@@ -66,7 +66,7 @@ def test_an_unreachable_switch_is_named() -> None:
         tributary.connect("no-such-host.invalid:17777", job="a", rank=0, world_size=1, timeout=1.0)
 
 
-def test_options_that_cannot_be_are_told() -> None:
+def test_impossible_options_are_refused() -> None:
     with pytest.raises(ValueError, match="rank 3"):
         tributary.connect("127.0.0.1", job="a", rank=3, world_size=2)
     with pytest.raises(ValueError, match="use switchml or ring"):
@@ -77,8 +77,8 @@ def test_options_that_cannot_be_are_told() -> None:
 
 def worker(daemon: Daemon, job: str, number: int, world_size: int, *flags: str) -> subprocess.Popen[str]:
     """A worker from a shell that sums until it is stopped."""
-    place = ["--switch", daemon.address, "--job", job, "--rank", str(number), "--world-size", str(world_size)]
-    return program.start("allreduce", *place, "--elements", "200000", "--iters", "1000000", *flags)
+    rank_flags = ["--switch", daemon.address, "--job", job, "--rank", str(number), "--world-size", str(world_size)]
+    return program.start("allreduce", *rank_flags, "--elements", "200000", "--iters", "1000000", *flags)
 
 
 @pytest.mark.parametrize("protocol", ["switchml", "ring"])
@@ -97,11 +97,11 @@ def test_a_worker_that_is_hit_in_the_middle_is_named_on_every_other_rank(
     protocol: str,
     blow: signal.Signals,
     timeout: float,
-    complaint: str,
+    error: str,
     lament: str,
 ) -> None:
-    place = (4, daemon.address, job, 200_000, protocol, timeout)
-    others = [workers.submit(rank.bereaved, number, *place) for number in (0, 2)]
+    membership = (4, daemon.address, job, 200_000, protocol, timeout)
+    others = [workers.submit(rank.bereaved, number, *membership) for number in (0, 2)]
     flags = ("--protocol", protocol, "--timeout", f"{timeout}s")
     victim, shell = (worker(daemon, job, number, 4, *flags) for number in (1, 3))
     # The ring does not pass through the switch: it sees only that the job runs.
@@ -112,7 +112,7 @@ def test_a_worker_that_is_hit_in_the_middle_is_named_on_every_other_rank(
     for other in others:
         # Far sooner than the timeout of those whose neighbour is killed.
         kind, sentence, missing = other.result(timeout=30)
-        assert (kind, missing) == (complaint, (1,)), sentence
+        assert (kind, missing) == (error, (1,)), sentence
         assert lament in sentence
     assert lament in program.sentence(program.finish(shell))
     victim.kill()
@@ -128,7 +128,7 @@ def test_a_worker_that_leaves_too_early_is_named(workers: ProcessPoolExecutor, d
     assert "rank 1 has left the job" in sentence
 
 
-def test_a_switch_whose_share_a_client_has_used_says_so_and_has_room_again_later(job: str) -> None:
+def test_a_switch_whose_share_a_client_has_used_says_so_and_has_memory_again_later(job: str) -> None:
     daemon = Daemon("--memory", "1MiB")
 
     def join(number: int) -> tributary.Group:
@@ -155,8 +155,8 @@ def test_a_switch_killed_in_the_middle_is_named_and_its_successor_serves(
     workers: ProcessPoolExecutor, ranks: Ranks, job: str
 ) -> None:
     daemon = Daemon()
-    place = (2, daemon.address, job, 200_000, "switchml", 50.0)
-    others = [workers.submit(rank.bereaved, number, *place) for number in range(2)]
+    membership = (2, daemon.address, job, 200_000, "switchml", 50.0)
+    others = [workers.submit(rank.bereaved, number, *membership) for number in range(2)]
     program.await_job(daemon, job, lambda entry: bool(entry["packets"] > 1000))
     daemon.kill()
     for other in others:
@@ -170,10 +170,10 @@ def test_a_switch_killed_in_the_middle_is_named_and_its_successor_serves(
     successor.stop()
 
 
-def test_a_restarted_switch_that_does_not_know_the_job_is_told(workers: ProcessPoolExecutor, job: str) -> None:
+def test_a_restarted_switch_that_does_not_know_the_job_is_reported(workers: ProcessPoolExecutor, job: str) -> None:
     daemon = Daemon()
-    place = (2, daemon.address, job, 200_000, "switchml", 50.0)
-    others = [workers.submit(rank.bereaved, number, *place) for number in range(2)]
+    membership = (2, daemon.address, job, 200_000, "switchml", 50.0)
+    others = [workers.submit(rank.bereaved, number, *membership) for number in range(2)]
     program.await_job(daemon, job, lambda entry: bool(entry["packets"] > 1000))
     daemon.kill()
     successor = Daemon(listen=daemon.address)

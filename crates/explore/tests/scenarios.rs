@@ -1,4 +1,4 @@
-//! Every protocol in worlds that take a second or two: nothing wrong in any state, and an end from each.
+//! Every protocol in scenarios that take a second or two: nothing wrong in any state, and an end from each.
 
 use std::ops::ControlFlow;
 
@@ -8,12 +8,12 @@ use tributary_proto::contract::options::Kind;
 use tributary_proto::contract::protocol::{Placement, Protocol};
 use tributary_proto::protocols;
 
-/// Of larger worlds the nearest states are looked at, so many of them.
+/// Of larger scenarios this many states are visited, the nearest ones.
 const NEAREST: u64 = 20_000;
 
-/// Explores a world, and panics with the run that must not be.
+/// Explores a scenario, and panics with the run that must not be.
 fn nothing_is_wrong(bounds: &Bounds) -> Exploration {
-    let exploration = explore(bounds, &mut |_| ControlFlow::Continue(())).expect("there is such a world");
+    let exploration = explore(bounds, &mut |_| ControlFlow::Continue(())).expect("there is such a scenario");
     let protocol = bounds.protocol;
     if let Some(counterexample) = &exploration.counterexample {
         let run = replay(bounds, &counterexample.steps);
@@ -26,8 +26,8 @@ fn nothing_is_wrong(bounds: &Bounds) -> Exploration {
     exploration
 }
 
-/// Each protocol's world of two ranks, as a test changes it.
-fn worlds(change: impl Fn(&mut Bounds)) -> impl Iterator<Item = Bounds> {
+/// Each protocol's scenario of two ranks, as a test changes it.
+fn scenarios(change: impl Fn(&mut Bounds)) -> impl Iterator<Item = Bounds> {
     protocols::ALL.iter().map(move |protocol| {
         let mut bounds = Bounds::small(protocol);
         bounds.most_states = NEAREST;
@@ -43,7 +43,7 @@ fn worlds(change: impl Fn(&mut Bounds)) -> impl Iterator<Item = Bounds> {
 #[test]
 fn after_a_loss_and_an_early_timer_anywhere_every_rank_has_the_sum_of_a_block() {
     let all = 1 << 20;
-    for bounds in worlds(|bounds| (bounds.slots, bounds.blocks, bounds.most_states) = (1, 1, all)) {
+    for bounds in scenarios(|bounds| (bounds.slots, bounds.blocks, bounds.most_states) = (1, 1, all)) {
         let exploration = nothing_is_wrong(&bounds);
         assert!(exploration.is_complete, "{}: {:?}", bounds.protocol, exploration.progress);
         assert!(exploration.progress.states > 100 && exploration.progress.ends > 0, "{:?}", exploration.progress);
@@ -56,13 +56,13 @@ fn blocks_that_follow_each_other_in_a_slot_are_not_mixed_up_by_a_late_copy() {
         (bounds.slots, bounds.blocks) = (1, 3);
         (bounds.losses, bounds.duplicates, bounds.timeouts) = (0, 1, 1);
     };
-    worlds(late).for_each(|bounds| drop(nothing_is_wrong(&bounds)));
+    scenarios(late).for_each(|bounds| drop(nothing_is_wrong(&bounds)));
 }
 
 #[test]
 fn slots_go_their_own_ways_and_a_loss_in_one_is_mended_there() {
     let lost = |bounds: &mut Bounds| (bounds.blocks, bounds.losses, bounds.timeouts) = (3, 1, 0);
-    worlds(lost).for_each(|bounds| drop(nothing_is_wrong(&bounds)));
+    scenarios(lost).for_each(|bounds| drop(nothing_is_wrong(&bounds)));
 }
 
 #[test]
@@ -72,10 +72,10 @@ fn three_ranks_sum_over_switches_in_levels_or_among_themselves() {
         (bounds.spines, bounds.losses, bounds.timeouts) = (1, 1, 0);
         bounds.leaves = if bounds.protocol.placement == Placement::Hosts { 0 } else { 2 };
     };
-    worlds(racks).for_each(|bounds| drop(nothing_is_wrong(&bounds)));
+    scenarios(racks).for_each(|bounds| drop(nothing_is_wrong(&bounds)));
 }
 
-/// The protocol's world of so many ranks whose results need not wait for one of them, if it has such jobs.
+/// The protocol's scenario of this many ranks whose results need not wait for one of them, if it has such jobs.
 fn partial(protocol: &'static Protocol, ranks: u16) -> Option<Bounds> {
     let words = protocol.options.specs.iter().filter_map(|spec| match spec.kind {
         Kind::Choice(words) => Some(words.iter().map(|word| [(spec.name.to_owned(), (*word).to_owned())].into())),

@@ -87,9 +87,9 @@ def impatient(rank: int, size: int, meet: str) -> None:
 
 def adding_up(rank: int, size: int, meet: str) -> list[str]:
     """Sum in subgroups alone; what the log tells at the end."""
-    told: list[str] = []
+    lines: list[str] = []
     handler = logging.Handler()
-    handler.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
     log = logging.getLogger("tributary.torch")
     log.addHandler(handler)
     try:
@@ -100,7 +100,7 @@ def adding_up(rank: int, size: int, meet: str) -> list[str]:
             dist.destroy_process_group(both[0])
     finally:
         log.removeHandler(handler)
-    return told
+    return lines
 
 
 def strict(rank: int, size: int, meet: str) -> None:
