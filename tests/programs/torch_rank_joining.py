@@ -10,8 +10,9 @@ import torch
 import torch.distributed as dist
 
 import tributary
+from torch_groups import options_of
 from torch_rank_leaving import group
-from tributary.torch import Options, rendezvous
+from tributary.torch import rendezvous
 from tributary.torch.backend import TributaryBackend
 
 
@@ -27,7 +28,7 @@ def _sentence_of_the_join(rank: int, size: int, meet: str) -> str:
     # Without init_process_group, after whose failures PyTorch gives the next group of this process another name.
     os.environ["MASTER_ADDR"] = "127.0.0.1"
     try:
-        TributaryBackend(dist.FileStore(meet, size), rank, size, timeout=timedelta(hours=1), options=Options())
+        TributaryBackend(dist.FileStore(meet, size), rank, size, timeout=timedelta(hours=1), options=options_of())
     except tributary.ConnectError as error:
         return str(error)
     return "nothing went wrong"

@@ -44,6 +44,8 @@ class Meeting:
     embedded: bool
     #: The address by which the other ranks reach this one.
     address: str
+    #: The ranks do not all share one host's network, and so its memory.
+    is_spread: bool
 
     def named(self, suffix: str) -> Meeting:
         """The meeting for another job of the group."""
@@ -89,7 +91,7 @@ class Rendezvous:
 
     def _meet(self, steps: JoinSteps, invitation: dict[str, str], options: Options) -> Meeting:
         if self._size == 1:
-            return Meeting(self._nonce, invitation["job"], [], False, "127.0.0.1")
+            return Meeting(self._nonce, invitation["job"], [], False, "127.0.0.1", False)
         store_host = addresses.store_host(self._store)
         # Loopback addresses are of use only if all ranks share rank 0's network.
         if invitation["network"] != self._network:
@@ -105,7 +107,7 @@ class Rendezvous:
         said = json.loads(steps.receive("switches", "rank 0 has not said where the switch is"))
         switches = _own_switches(options, **said)
         address = addresses.address_towards([addresses.host_of(switches[0]), *ways], is_spread)
-        return Meeting(self._nonce, invitation["job"], switches, said["embedded"], address)
+        return Meeting(self._nonce, invitation["job"], switches, said["embedded"], address, is_spread)
 
     def _embed(self, listen: str | None, ways: list[str], is_spread: bool) -> str:
         """Start a switch, by default at this rank's own address; where the others reach it."""
