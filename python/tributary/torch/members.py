@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 import torch.distributed as dist
@@ -11,15 +14,19 @@ from torch._C._distributed_c10d import Backend
 
 import tributary
 from tributary import Operator
-from tributary.errors import MismatchError, RankLostError, SwitchLostError
+from tributary.errors import ConnectError, MismatchError, RankLostError, SwitchLostError
 from tributary.torch import agreement, custom, sparse
 from tributary.torch.health import Health
 from tributary.torch.host import HostPath
 from tributary.torch.lane import Lane
+from tributary.torch.local import LocalNetwork, share_memory
 from tributary.torch.network import Network
-from tributary.torch.options import Options
+from tributary.torch.options import AT_HOSTS, AUTO, Options
+from tributary.torch.protocol_choice import choose, of_shared_links
 from tributary.torch.rendezvous import Meeting, Rendezvous
 from tributary.torch.transit import Hint
+
+log = logging.getLogger("tributary.torch")
 
 
 class Members:
@@ -47,8 +54,12 @@ class Members:
         self._name, self._common, self._health = name, common, health
         self._given = given
         self._patience = patience or common._timeout
-        self.chosen = given.of_group(size)
-        self._rendezvous = Rendezvous(store, rank, size, name, self.chosen, self._patience)
+        self._rendezvous = Rendezvous(store, rank, size, name, given, self._patience)
+        self.chosen, why = choose(given, self._rendezvous.meeting.hosts)
+        if rank == 0:
+            is_news = not common.global_ranks_in_group and len(set(self._rendezvous.meeting.hosts)) > 1
+            level = logging.INFO if is_news else logging.DEBUG
+            log.log(level, "group %s, rank 0 of %d sums by %s", name, size, why)
         #: Sentences to add to errors.
         self._hints: dict[type[Exception], Hint] = {
             MismatchError: agreement.hint(size),
@@ -57,6 +68,8 @@ class Members:
             self._hints[SwitchLostError] = "the switch ran in the process of rank 0 of this group"
         self._hints[RankLostError] = self._rendezvous.with_reasons
         self._joining = threading.Lock()
+        #: Why sums go through the network and not through this host's memory; None if they do not, or there are none.
+        self.why_network: str | None = None
         #: The lanes of operations that callbacks start, by the group to which the callbacks belong.
         self.lanes: dict[str, Lane] = {}
         try:
@@ -96,24 +109,55 @@ class Members:
                 suffix = f"{lane.suffix}-custom{len(lane.custom)}"
                 lane.custom[op.sha256] = self._join(suffix, options, protocol, [op])
 
+    def may_spread(self, lane: Lane) -> bool:
+        """Whether the ranks' own hosts may make a share of the lane's large sums."""
+        hosts = self._rendezvous.meeting.hosts
+        return (
+            lane.network is not None
+            and self._given.protocol == AUTO
+            and bool(self._given.switches)
+            and len(set(hosts)) > 2
+            and len(set(Counter(hosts).values())) == 1
+        )
+
+    def spread(self, lane: Lane) -> str:
+        """Measure how fast switches and hosts sum, and spread the lane's large sums over both; all ranks call it then.
+
+        Returns the shares as a sentence.
+        """
+        assert lane.network is not None, "groups of one rank take the host path"
+        network, options = lane.network, of_shared_links(self.chosen.protocol_options)
+        network.finish()
+        if not network.has_hosts:
+            network.take_in(self._join(f"{lane.suffix}-hosts", options, AT_HOSTS, switches=1))
+        shares = network.spread(self._rendezvous.meeting.hosts, self._common._timeout.total_seconds())
+        if network.is_spread and not network.has_wide_switches:
+            network.replace_switches(self._join(f"{lane.suffix}-switches", options))
+        return shares
+
     def _join(
         self,
         suffix: str,
         options: Mapping[str, str],
         protocol: str | None = None,
         operators: Sequence[Operator] = (),
+        switches: int | None = None,
     ) -> Network:
-        """Join another job of the group."""
+        """Join another job of the group, at all of its switches or at the first ones."""
         return self._rendezvous.join(
             suffix,
-            lambda meeting, poll: self._connect(meeting, poll, options, protocol, operators),
+            lambda meeting, poll: self._connect(
+                replace(meeting, switches=meeting.switches[:switches]), poll, options, protocol, operators
+            ),
             lambda network: network.close(orderly=False),
         )
 
     def _meet(self, suffix: str, store: dist.Store, title: str) -> Lane:
         def connect(meeting: Meeting, poll: Callable[[], None]) -> Lane:
             # The job first: its switch says why a rank cannot join, and Gloo only that a connection closed.
-            network = self._connect(meeting, poll, self.chosen.protocol_options) if self.size > 1 else None
+            network: Network | None = memory
+            if memory is None and self.size > 1:
+                network = self._connect(meeting, poll, self.chosen.protocol_options)
             try:
                 host = HostPath(store, self.rank, self.size, self._common, self._patience, meeting.address)
             except BaseException:
@@ -122,7 +166,25 @@ class Members:
                 raise
             return Lane(network, host, title, suffix, self._health, self._hints)
 
+        memory = self._share_memory(suffix)
         return self._rendezvous.join(suffix, connect, Lane.abort)
+
+    def _share_memory(self, suffix: str) -> LocalNetwork | None:
+        """Meet the other ranks in this host's memory, if all are there; later lanes do as the first."""
+        if self.size == 1 or self.why_network is not None:
+            return None
+        met = share_memory(self._rendezvous, suffix, self.rank, self.size, self._given, self._patience)
+        if isinstance(met, LocalNetwork):
+            return met
+        if suffix:
+            raise ConnectError(f"the ranks share memory of this host already, and cannot share more of it: {met}")
+        self.why_network = met
+        return None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the ranks sum in this host's memory."""
+        return self.main.network is not None and self.main.network.is_local
 
     def _connect(
         self,
