@@ -23,7 +23,8 @@ from torch_program import kill_in_the_middle
 from tributary.torch import Options
 from tributary.torch.ledger import Ledger
 from tributary.torch.network import cuts
-from tributary.torch.options import TORCH_DEFAULT, effective_timeout
+from tributary.torch.options import AROUND, AT_HOSTS, AT_SWITCH, TORCH_DEFAULT, effective_timeout
+from tributary.torch.protocol_choice import choose
 from tributary.torch.tensors import landing, source_of
 
 
@@ -84,7 +85,7 @@ def test_tensors_are_spread_over_several_switches(ranks: Ranks, meet: str) -> No
 
 @pytest.mark.parametrize(("elements", "switches"), [(0, 3), (1, 1), (196_607, 3), (196_608, 3), (1_000_003, 4)])
 def test_slices_of_a_tensor_follow_each_other_and_are_about_equal(elements: int, switches: int) -> None:
-    slices = cuts(elements, switches)
+    slices = cuts(elements, [1.0] * switches)
     assert len(slices) == (switches if elements >= switches << 16 else 1)
     assert [start for start, _ in slices] == [0, *(end for _, end in slices[:-1])]
     assert slices[-1][1] == elements
@@ -219,11 +220,32 @@ def test_options_come_from_variables_and_typing_mistakes_are_refused() -> None:
             Options.from_environment({name: value})
 
 
-def test_two_ranks_over_rank_0s_own_switch_use_the_ring_and_all_others_switchml() -> None:
-    assert Options().of_group(2).protocol == "ring"
-    for options, size in [(Options(), 3), (Options(switch="a:1"), 2), (Options(options="numbers=fixed"), 2)]:
-        assert options.of_group(size).protocol == "switchml"
-    assert Options(protocol="switchml").of_group(2).protocol == "switchml"
+@pytest.mark.parametrize(
+    ("hosts", "options", "protocol"),
+    [
+        ([0, 0, 0], Options(), AT_SWITCH),
+        ([0, 1], Options(), AROUND),
+        ([0, 0], Options(), AROUND),
+        ([0, 1], Options(options="numbers=fixed"), AT_HOSTS),
+        ([0, 1, 2, 3], Options(), AT_HOSTS),
+        ([0, 1, 2, 3], Options(options="numbers=fixed"), AT_HOSTS),
+        ([0, 0, 1, 1], Options(), AROUND),
+        ([0, 1, 0, 1, 0, 1], Options(), AT_HOSTS),
+        ([0, 0, 1], Options(), AROUND),
+        ([0, 1, 2, 3], Options(switch="a:1"), AT_SWITCH),
+        ([0, 1], Options(switch="a:1"), AT_SWITCH),
+        ([0, 1, 2, 3], Options(protocol=AT_SWITCH), AT_SWITCH),
+        ([0, 1], Options(protocol=AT_SWITCH), AT_SWITCH),
+    ],
+)
+def test_the_protocol_is_the_one_that_the_ranks_hosts_suit(hosts: list[int], options: Options, protocol: str) -> None:
+    assert choose(options, hosts)[0].protocol == protocol
+
+
+def test_a_group_says_what_its_protocol_spares_the_links() -> None:
+    why = choose(Options(), [0, 1, 2, 3])[1]
+    assert "1.50 tensors over each host's link" in why
+    assert "would take 3.00 over rank 0's" in why
 
 
 def test_a_pytorch_that_is_too_old_is_refused_with_a_sentence() -> None:

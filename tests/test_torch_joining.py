@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -22,7 +22,8 @@ import torch.distributed as dist
 
 import torch_rank_joining
 from conftest import Ranks
-from program import ENVIRONMENT
+from program import ENVIRONMENT, Daemon, last_json, run
+from tributary import _core
 from tributary.errors import ConnectError
 from tributary.torch import Options, addresses, rendezvous
 from tributary.torch.join_steps import JoinSteps
@@ -30,6 +31,10 @@ from tributary.torch.rendezvous import Rendezvous
 
 #: Longer than any test here waits: a rank that waits for the timeout fails the test by hanging.
 ONE_HOUR = timedelta(hours=1)
+#: The protocols of switches below switches.
+IN_LEVELS = [
+    name for name in _core.protocols() if _core.summed_by_switches(name) and not _core.processed_at_every_hop(name)
+]
 
 
 def together(count: int, work: Callable[[int], Any]) -> list[Any]:
@@ -182,10 +187,60 @@ def test_a_rank_whose_options_are_wrong_fails_all_ranks() -> None:
         assert str(other) == f"rank {wrong} could not join: TRIBUTARY_X is unknown"
 
 
-def test_a_rank_that_reaches_no_switch_fails_all_ranks_at_once(ranks: Ranks, tmp_path: Path) -> None:
-    sentences = ranks(torch_rank_joining.one_without_a_switch, 3, str(tmp_path / "meet"))
+def test_a_rank_that_reaches_no_switch_fails_all_ranks_at_once(ranks: Ranks, daemon: Daemon, tmp_path: Path) -> None:
+    sentences = ranks(torch_rank_joining.one_without_a_switch, 3, str(tmp_path / "meet"), daemon.address)
     assert "nothing listens" in sentences[2]
     assert sentences[0] == sentences[1] == f"rank 2 could not join: {sentences[2]}"
+
+
+@pytest.fixture
+def leaves() -> Iterator[list[str]]:
+    """Two switches below a third one."""
+    top = Daemon()
+    below = [Daemon("--parent", top.address) for _ in range(2)]
+    yield [leaf.address for leaf in below]
+    for daemon in (*below, top):
+        daemon.stop()
+
+
+@pytest.mark.parametrize("protocol", ["auto", *IN_LEVELS])
+def test_a_rank_joins_the_switch_that_it_names(ranks: Ranks, leaves: list[str], tmp_path: Path, protocol: str) -> None:
+    assert ranks(torch_rank_joining.racks, 4, str(tmp_path / "meet"), leaves, protocol) == [10.0] * 4
+    for leaf in leaves:
+        [shard] = last_json(run("status", "--switch", leaf, "--json"))["switch"]["shards"]
+        assert shard["rx_bytes"] > 2 * 400_000, "the leaf has seen the tensors of its two ranks"
+
+
+def test_ranks_that_name_switches_of_no_tree_learn_that(ranks: Ranks, tmp_path: Path) -> None:
+    unrelated = [Daemon(), Daemon()]
+    addresses = [daemon.address for daemon in unrelated]
+    sentences = ranks(torch_rank_joining.unlike_switches, 2, str(tmp_path / "meet"), addresses, 3.0)
+    for daemon in unrelated:
+        daemon.stop()
+    for sentence in sentences:
+        assert f"rank 0 names {addresses[0]} and rank 1 {addresses[1]}" in sentence
+        assert "--parent" in sentence
+
+
+def test_a_rank_that_names_no_switch_takes_rank_0s() -> None:
+    assert rendezvous.of_all_ranks([["a:1", "b:1"], [], ["c:1", "d:1"]]) == [
+        ["a:1", "b:1"],
+        ["a:1", "b:1"],
+        ["c:1", "d:1"],
+    ]
+    assert rendezvous.of_all_ranks([[], []]) == []
+
+
+@pytest.mark.parametrize(
+    ("named", "sentence"),
+    [
+        ([["a:1"], ["b:1", "c:1"]], r"rank 0 names 1 switch \(a:1\) and rank 1 2 switches \(b:1,c:1\)"),
+        ([[], [], ["b:1"]], "rank 2 names the switch b:1 and rank 0 none: set TRIBUTARY_SWITCH on every rank"),
+    ],
+)
+def test_a_switch_that_is_named_is_never_ignored(named: list[list[str]], sentence: str) -> None:
+    with pytest.raises(ConnectError, match=sentence):
+        rendezvous.of_all_ranks(named)
 
 
 #: Two hosts whose own names are loopback, as Debian installs them; on each a rank sums and gathers.

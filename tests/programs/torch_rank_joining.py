@@ -4,34 +4,45 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
-from unittest import mock
 
 import torch
 import torch.distributed as dist
 
 import tributary
-from torch_groups import options_of
+from torch_groups import default_group, options_of
 from torch_rank_leaving import group
-from tributary.torch import rendezvous
 from tributary.torch.backend import TributaryBackend
 
 
-def one_without_a_switch(rank: int, size: int, meet: str) -> str:
+def one_without_a_switch(rank: int, size: int, meet: str, switch: str) -> str:
     """The last rank does not reach the switch: what every rank hears. Nobody waits for the timeout in time."""
-    if rank == size - 1:
-        with mock.patch.object(rendezvous, "_own_switches", return_value=["127.0.0.1:9"]):
-            return _sentence_of_the_join(rank, size, meet)
-    return _sentence_of_the_join(rank, size, meet)
+    return sentence_of_the_join(rank, size, meet, "127.0.0.1:9" if rank == size - 1 else switch)
 
 
-def _sentence_of_the_join(rank: int, size: int, meet: str) -> str:
+def sentence_of_the_join(rank: int, size: int, meet: str, switch: str, seconds: float = 3600) -> str:
+    """What a rank hears that cannot join."""
     # Without init_process_group, after whose failures PyTorch gives the next group of this process another name.
     os.environ["MASTER_ADDR"] = "127.0.0.1"
     try:
-        TributaryBackend(dist.FileStore(meet, size), rank, size, timeout=timedelta(hours=1), options=options_of())
+        timeout, options = timedelta(seconds=seconds), options_of(switch=switch)
+        TributaryBackend(dist.FileStore(meet, size), rank, size, timeout=timeout, options=options)
     except tributary.ConnectError as error:
         return str(error)
     return "nothing went wrong"
+
+
+def unlike_switches(rank: int, size: int, meet: str, switches: list[str], seconds: float) -> str:
+    """Each rank names another switch; what it hears."""
+    return sentence_of_the_join(rank, size, meet, switches[rank], seconds)
+
+
+def racks(rank: int, size: int, meet: str, leaves: list[str], protocol: str) -> float:
+    """The first half of the ranks names one leaf of a tree of switches, the second half another; a rank's sum."""
+    with default_group(rank, size, meet, switch=leaves[rank * len(leaves) // size], protocol=protocol):
+        tensor = torch.full((100_000,), float(rank + 1))
+        dist.all_reduce(tensor)
+        assert torch.equal(tensor, torch.full_like(tensor, tensor[0].item()))
+        return float(tensor[0])
 
 
 def split(rank: int, size: int, meet: str) -> list[float]:

@@ -50,6 +50,7 @@
 //! | [`admission`] | every rule that decides whether a job may run, and with how much memory |
 //! | `membership` | who belongs to a pending or running job, and how a loss is noticed |
 //! | [`levels`], [`servers`] | switches with a parent; servers that offer themselves to jobs |
+//! | [`aggregation_plan`] | which share of a tensor each host sums, from the links |
 //! | `effect`, [`report`] | what the driver carries out; what operators see |
 //! | [`config`], [`quantity`] | the files that operators write, and quantities as people write them |
 //! | [`fabric`], [`routes`], [`trees`] | several switches as one: their layout, the ways between them, and which switch sums for which |
@@ -58,6 +59,7 @@
 #![forbid(unsafe_code)]
 
 pub mod admission;
+pub mod aggregation_plan;
 pub mod config;
 mod effect;
 pub mod fabric;

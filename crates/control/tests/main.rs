@@ -1,6 +1,7 @@
 //! The control planes in virtual time: one program, so that it is linked once.
 
 mod absences;
+mod aggregation_plan;
 mod charges;
 mod clients;
 mod deaths;

@@ -21,6 +21,12 @@ pub(crate) fn summed_by_switches(protocol: &str) -> bool {
     known::named(protocol).is_some_and(Protocol::sums_in_network)
 }
 
+/// True if hosts make the protocol's sums: servers on offer, or the ranks' own hosts.
+#[pyfunction]
+pub(crate) fn summed_by_servers(protocol: &str) -> bool {
+    known::named(protocol).is_some_and(|protocol| protocol.server.is_some())
+}
+
 /// True if every switch on a packet's path handles the protocol's packets, so that in a fabric each rank exchanges packets
 /// with the switch next to it.
 #[pyfunction]

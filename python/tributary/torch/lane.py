@@ -35,6 +35,8 @@ class Lane:
     sparse: Network | None = None
     #: Jobs of custom operators, by the operators' SHA-256.
     custom: dict[str, Network] = field(default_factory=dict)
+    #: Bytes of large operations until switches and hosts are measured, for the shares of later ones.
+    until_measured: int = 0
     #: How many operations there were.
     number: int = 0
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 import torch.distributed as dist
@@ -18,9 +21,12 @@ from tributary.torch.host import HostPath
 from tributary.torch.lane import Lane
 from tributary.torch.local import LocalNetwork, share_memory
 from tributary.torch.network import Network
-from tributary.torch.options import Options
+from tributary.torch.options import AT_HOSTS, AUTO, Options
+from tributary.torch.protocol_choice import choose, of_shared_links
 from tributary.torch.rendezvous import Meeting, Rendezvous
 from tributary.torch.transit import Hint
+
+log = logging.getLogger("tributary.torch")
 
 
 class Members:
@@ -48,8 +54,12 @@ class Members:
         self._name, self._common, self._health = name, common, health
         self._given = given
         self._patience = patience or common._timeout
-        self.chosen = given.of_group(size)
-        self._rendezvous = Rendezvous(store, rank, size, name, self.chosen, self._patience)
+        self._rendezvous = Rendezvous(store, rank, size, name, given, self._patience)
+        self.chosen, why = choose(given, self._rendezvous.meeting.hosts)
+        if rank == 0:
+            is_news = not common.global_ranks_in_group and len(set(self._rendezvous.meeting.hosts)) > 1
+            level = logging.INFO if is_news else logging.DEBUG
+            log.log(level, "group %s, rank 0 of %d sums by %s", name, size, why)
         #: Sentences to add to errors.
         self._hints: dict[type[Exception], Hint] = {
             MismatchError: agreement.hint(size),
@@ -99,17 +109,46 @@ class Members:
                 suffix = f"{lane.suffix}-custom{len(lane.custom)}"
                 lane.custom[op.sha256] = self._join(suffix, options, protocol, [op])
 
+    def may_spread(self, lane: Lane) -> bool:
+        """Whether the ranks' own hosts may make a share of the lane's large sums."""
+        hosts = self._rendezvous.meeting.hosts
+        return (
+            lane.network is not None
+            and self._given.protocol == AUTO
+            and bool(self._given.switches)
+            and len(set(hosts)) > 2
+            and len(set(Counter(hosts).values())) == 1
+        )
+
+    def spread(self, lane: Lane) -> str:
+        """Measure how fast switches and hosts sum, and spread the lane's large sums over both; all ranks call it then.
+
+        Returns the shares as a sentence.
+        """
+        assert lane.network is not None, "groups of one rank take the host path"
+        network, options = lane.network, of_shared_links(self.chosen.protocol_options)
+        network.finish()
+        if not network.has_hosts:
+            network.take_in(self._join(f"{lane.suffix}-hosts", options, AT_HOSTS, switches=1))
+        shares = network.spread(self._rendezvous.meeting.hosts, self._common._timeout.total_seconds())
+        if network.is_spread and not network.has_wide_switches:
+            network.replace_switches(self._join(f"{lane.suffix}-switches", options))
+        return shares
+
     def _join(
         self,
         suffix: str,
         options: Mapping[str, str],
         protocol: str | None = None,
         operators: Sequence[Operator] = (),
+        switches: int | None = None,
     ) -> Network:
-        """Join another job of the group."""
+        """Join another job of the group, at all of its switches or at the first ones."""
         return self._rendezvous.join(
             suffix,
-            lambda meeting, poll: self._connect(meeting, poll, options, protocol, operators),
+            lambda meeting, poll: self._connect(
+                replace(meeting, switches=meeting.switches[:switches]), poll, options, protocol, operators
+            ),
             lambda network: network.close(orderly=False),
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ import tributary
 from tributary import Operator
 from tributary.torch.rendezvous import Meeting
 from tributary.torch.sparse import SparseTensor
+from tributary.torch.spread import measure, plan
 from tributary.torch.tensors import NETWORK_DTYPES, memory
 from tributary.torch.transit import Handle
 
@@ -60,6 +62,12 @@ class Network:
             raise
         #: The switch of the next collective. All ranks start the same ones in the same order, so they choose alike.
         self._turn = 0
+        #: The workers at the switches, which take small tensors and data that is only moved.
+        self._at_switches = list(self.groups)
+        #: Whether the switches' shares of large sums are made in jobs that share the hosts' links with others.
+        self.has_wide_switches = False
+        #: The workers that make large sums, and which share each makes.
+        self._summing, self._shares = list(self.groups), [1.0] * len(self.groups)
         self._last: tributary.GroupStats | None = None
 
     def all_reduce(
@@ -79,12 +87,11 @@ class Network:
         elements, dtype = source.numel(), NETWORK_DTYPES[source.dtype]
         begin, finish = kept or (0, elements)
         pending: list[Handle] = []
-        for start, end in cuts(elements, self._count()):
+        for core, start, end in self._sums(elements):
             first, last = (min(max(at, start), end) for at in (begin, finish))
             skipped = max(0, first - begin)
             output = memory(target, skipped, skipped + last - first)
             here = (first - start, last - start)
-            core = self._next()
             pending.append(core.all_reduce(memory(source, start, end), output, dtype, op, timeout, here, root))
         return pending
 
@@ -92,8 +99,8 @@ class Network:
         """Start a reduce-scatter of a flat tensor; the target is this rank's shard of it, or does not overlap it."""
         input, output, dtype = memory(source), memory(target), NETWORK_DTYPES[source.dtype]
         return [
-            self._next().reduce_scatter(input, output, dtype, op, timeout, range_)
-            for range_ in cuts(source.numel(), self._count())
+            core.reduce_scatter(input, output, dtype, op, timeout, (start, end))
+            for core, start, end in self._sums(source.numel())
         ]
 
     def all_gather(self, output: torch.Tensor, timeout: float) -> list[Handle]:
@@ -102,20 +109,20 @@ class Network:
         shard = output.numel() // self.size * size
         return [
             self._next().all_gather(data, shard, timeout, (start * size, end * size))
-            for start, end in cuts(output.numel(), self._count())
+            for start, end in cuts(output.numel(), [1.0] * self._count())
         ]
 
     def broadcast(self, tensor: torch.Tensor, root: int, timeout: float) -> list[Handle]:
         """Start a broadcast of a flat tensor, in place."""
         return [
             self._next().broadcast(memory(tensor, start, end), root, timeout)
-            for start, end in cuts(tensor.numel(), self._count())
+            for start, end in cuts(tensor.numel(), [1.0] * self._count())
         ]
 
     def all_reduce_custom(self, elements: torch.Tensor, op: Operator, timeout: float) -> list[Handle]:
         """Start an all-reduce in place with a custom operator, in its job: of bytes, a row for each element."""
         pending: list[Handle] = []
-        for start, end in cuts(elements.shape[0], self._count()):
+        for start, end in cuts(elements.shape[0], [1.0] * self._count()):
             here = memory(elements, start * elements.shape[1], end * elements.shape[1])
             pending.append(self._next().all_reduce(here, here, "u8", op._core, timeout))
         return pending
@@ -139,12 +146,48 @@ class Network:
 
     def _count(self) -> int:
         """How many switches share a tensor."""
-        return len(self.groups)
+        return len(self._at_switches)
 
     def _next(self) -> Any:
-        group = self.groups[self._turn % len(self.groups)]
+        group = self._at_switches[self._turn % len(self._at_switches)]
         self._turn += 1
         return group._core
+
+    def _sums(self, elements: int) -> list[tuple[Any, int, int]]:
+        """Who sums which of this many elements."""
+        ranges = cuts(elements, self._shares, self.groups[0].info.elements_per_packet)
+        if len(ranges) == 1 and elements < CUT_ELEMENTS * len(self._shares):
+            return [(self._next(), *ranges[0])]
+        groups = zip(self._summing, ranges, strict=True)
+        return [(group._core, *range_) for group, range_ in groups if range_[0] < range_[1]]
+
+    def take_in(self, at_hosts: Network) -> None:
+        """Take in the worker of a job in which the ranks' own hosts sum."""
+        self.groups += at_hosts.groups
+        self._summing, self._shares = [*self._at_switches, *at_hosts.groups], [*self._shares, 0.0]
+
+    def spread(self, hosts: Sequence[int], timeout: float) -> str:
+        """Measure how fast switches and ranks' hosts sum, and share large sums out; the shares as a sentence."""
+        *at_switches, own = measure(self._summing, timeout)
+        spread = plan(hosts, at_switches, own)
+        self._shares = spread.shares
+        return spread.sentence([group.info.switch for group in self._at_switches])
+
+    def replace_switches(self, at_switches: Network) -> None:
+        """Make the switches' shares of large sums in other jobs there."""
+        self.groups += at_switches.groups
+        self.has_wide_switches = True
+        self._summing = [*at_switches.groups, *self._summing[len(self._at_switches) :]]
+
+    @property
+    def has_hosts(self) -> bool:
+        """Whether the worker of a job in which the ranks' own hosts sum was taken in."""
+        return len(self._summing) > len(self._at_switches)
+
+    @property
+    def is_spread(self) -> bool:
+        """Whether the ranks' own hosts make a share of large sums: the switches' links are too narrow for all."""
+        return self.has_hosts and self._shares[-1] > 0
 
     def stats(self) -> tributary.GroupStats | None:
         """The workers' counts; after they are closed, their last counts."""
@@ -168,10 +211,14 @@ class Network:
                 group.abort()
 
 
-def cuts(elements: int, switches: int) -> list[tuple[int, int]]:
-    """Where a tensor is cut: into about equal parts, one for each switch, if it is large enough."""
-    count = switches if elements >= switches * CUT_ELEMENTS else 1
-    return [(elements * i // count, elements * (i + 1) // count) for i in range(count)]
+def cuts(elements: int, shares: Sequence[float], block: int = 1) -> list[tuple[int, int]]:
+    """Where a tensor is cut, between whole blocks, if it is large enough: a range of each share."""
+    count = len(shares)
+    if elements < count * CUT_ELEMENTS:
+        return [(0, elements)]
+    ends = [round(elements * end / sum(shares) / block) * block for end in accumulate(shares)]
+    ends[-1] = elements
+    return list(pairwise([0, *(min(end, elements) for end in ends)]))
 
 
 def _mean(shares: Sequence[float]) -> float | None:

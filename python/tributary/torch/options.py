@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 
 from tributary import _core
@@ -16,8 +16,9 @@ TORCH_DEFAULT = timedelta(minutes=30)
 FALLBACKS = ("gloo", "error")
 LOCALS = ("on", "off")
 
-#: The default protocol's name, the protocol that it stands for, and the one that it stands for between two ranks.
-AUTO, _DEFAULT, _OF_TWO = "auto", "switchml", "ring"
+#: The default protocol's name, and the protocols that it stands for, by who sums.
+AUTO, AT_SWITCH, AROUND = "auto", "switchml", "ring"
+AT_HOSTS = next(protocol for protocol in _core.protocols() if _core.summed_by_servers(protocol))
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,8 @@ class Options:
     timeout: float | None = None
     #: "switchml", "flare" or "panama" (the switch sums), "canary", "atp" or "pa-atp" (a switch or those of a fabric
     #: do), "ring" (the hosts do) or "ps" (parameter servers do: those on offer, or one beside each rank). "auto":
-    #: "switchml"; but "ring" between two ranks over the switch in rank 0's process, which gives the same bits with half
-    #: as many bytes.
+    #: "switchml" at switches that are named and among ranks of one host; without a switch "ps" or "ring", whichever
+    #: brings fewer bytes over the hosts' links (:mod:`tributary.torch.protocol_choice`).
     protocol: str = AUTO
     #: Options of the protocol: "name=value", several with commas between.
     options: str = ""
@@ -56,7 +57,7 @@ class Options:
         protocols = _core.protocols()
         if self.protocol not in (AUTO, *protocols):
             raise ValueError(f"TRIBUTARY_PROTOCOL is {' or '.join((AUTO, *protocols))}, not '{self.protocol}'")
-        protocol = _DEFAULT if self.protocol == AUTO else self.protocol
+        protocol = AT_SWITCH if self.protocol == AUTO else self.protocol
         try:
             _core.check_options(protocol, self.protocol_options)
         except ValueError as error:
@@ -70,14 +71,6 @@ class Options:
             raise ValueError(f"TRIBUTARY_SWITCH is HOST:PORT[,HOST:PORT...], not '{self.switch}'")
         if len(set(switches)) < len(switches):
             raise ValueError(f"TRIBUTARY_SWITCH names a switch twice: {self.switch}")
-
-    def of_group(self, size: int) -> Options:
-        """Choose the protocol for a group of this size, if none was chosen."""
-        if self.protocol != AUTO:
-            return self
-        # The options are those of the default protocol.
-        has_half_the_bytes = size == 2 and self.switch is None and not self.options
-        return replace(self, protocol=_OF_TWO if has_half_the_bytes else _DEFAULT)
 
     @property
     def protocol_options(self) -> dict[str, str]:

@@ -14,7 +14,7 @@ from torch._C._distributed_c10d import Backend
 
 from tributary import _core
 from tributary.errors import ClosedError, ConnectError, MismatchError, UnsupportedError
-from tributary.torch import operators, profile
+from tributary.torch import operators, profile, spread
 from tributary.torch.agreement import Agreement
 from tributary.torch.callbacks import Callbacks, is_in_callback
 from tributary.torch.claims import Claim
@@ -83,9 +83,42 @@ class Paths(Backend):
         return members
 
     def _rooted_is_unicast(self, name: str) -> bool:
-        """Whether a reduce for each rank, or a broadcast from each rank, moves less data than one for all."""
-        members = self._present(name)
-        return members.is_local or _core.rooted_is_unicast(members.chosen.protocol)
+        """Whether a reduce for each rank, or a broadcast from each rank, moves less data than one for all.
+
+        Not where ranks' hosts have to help the switches, whose links would carry every rank's shard to every rank.
+        """
+        members, network = self._present(name), self._lane(name).network
+        if members.is_local:
+            return True
+        return _core.rooted_is_unicast(members.chosen.protocol) and not (network and network.is_spread)
+
+    def _spread(self, name: str, tensors: Tensors) -> None:
+        """Settle who makes large sums, at the lane's first large operation and now and then, alike on all ranks."""
+        size = size_in_bytes(tensors)
+        if size < spread.LEAST_BYTES:
+            return
+        lane, members = self._lane(name), self._present(name)
+        if not members.may_spread(lane):
+            return
+        with self._order:
+            lane.until_measured -= size
+            if lane.until_measured < 0:
+                lane.until_measured = spread.AGAIN_BYTES
+                self._measure(lane, members)
+
+    def _measure(self, lane: Lane, members: Members) -> None:
+        level = logging.DEBUG if lane.network and lane.network.has_hosts else logging.INFO
+        try:
+            shares = members.spread(lane)
+        except ConnectError as error:
+            # The switch has refused all ranks alike, so no rank tries again soon.
+            log.warning("large sums %s are not spread any further: %s", lane.title, error)
+            return
+        except Exception as error:
+            lane.health.note(error)
+            raise
+        if members.rank == 0:
+            log.log(level, "large sums %s: %s", lane.title, shares)
 
     def _is_alone(self, name: str) -> bool:
         """Whether this rank is alone."""
@@ -143,6 +176,8 @@ class Paths(Backend):
         network: Network | None = None,
     ) -> NetworkWork:
         """Start collectives in a network, by default that of the sums."""
+        if network is None:
+            self._spread(name, tensors)
         lane = self._lane(name)
         network = network or lane.network
         assert network is not None, "groups of one rank take the host path"

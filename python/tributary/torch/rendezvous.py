@@ -6,18 +6,17 @@ import contextlib
 import json
 import secrets
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TypeVar
 
 import torch.distributed as dist
 
-from tributary import _core
 from tributary.errors import ConnectError, RankLostError
 from tributary.torch import addresses, job_name
 from tributary.torch.embedded import EmbeddedSwitch
-from tributary.torch.join_steps import JoinSteps
+from tributary.torch.join_steps import JoinSteps, OtherRankError
 from tributary.torch.options import Options
 
 #: How long rank 0 keeps its switch for ranks that have not left yet: they may have died.
@@ -38,12 +37,14 @@ class Meeting:
     nonce: str
     #: The job's name at the switch.
     job: str
-    #: "HOST:PORT" of each switch.
+    #: "HOST:PORT" of each switch, as this rank reaches it.
     switches: list[str]
     #: The switch runs in rank 0's process.
     embedded: bool
     #: The address by which the other ranks reach this one.
     address: str
+    #: The number of each rank's host.
+    hosts: list[int]
     #: The ranks do not all share one host's network, and so its memory.
     is_spread: bool
 
@@ -61,6 +62,8 @@ class Rendezvous:
         self._store, self._rank, self._size, self._patience = store, rank, size, patience
         self._switch: EmbeddedSwitch | None = None
         self._network = addresses.own_network()
+        #: The switches of each rank.
+        self._switches: list[list[str]] = []
         invitation = self._invite(name, options) if rank == 0 else self._await_invitation()
         self._nonce = invitation["nonce"]
         steps = self._steps("meet", *MEETING)
@@ -91,8 +94,9 @@ class Rendezvous:
 
     def _meet(self, steps: JoinSteps, invitation: dict[str, str], options: Options) -> Meeting:
         if self._size == 1:
-            return Meeting(self._nonce, invitation["job"], [], False, "127.0.0.1", False)
+            return Meeting(self._nonce, invitation["job"], [], False, "127.0.0.1", [0], False)
         store_host = addresses.store_host(self._store)
+        steps.publish(f"rank/{self._rank}", json.dumps({"network": self._network, "switches": options.switches}))
         # Loopback addresses are of use only if all ranks share rank 0's network.
         if invitation["network"] != self._network:
             steps.publish("elsewhere", addresses.address_towards([store_host], is_spread=True))
@@ -102,12 +106,18 @@ class Rendezvous:
         is_spread = elsewhere is not None
         ways = [store_host] if elsewhere is None else [store_host, elsewhere]
         if self._rank == 0:
-            switches = options.switches or [self._embed(options.listen, ways, is_spread)]
-            steps.publish("switches", json.dumps({"switches": switches, "embedded": not options.switches}))
+            ranks = [json.loads(steps.published(f"rank/{rank}") or "") for rank in range(self._size)]
+            named = of_all_ranks([rank["switches"] for rank in ranks])
+            of_ranks = named or [[self._embed(options.listen, ways, is_spread)]] * self._size
+            numbers: dict[str, int] = {}
+            hosts = [numbers.setdefault(rank["network"], len(numbers)) for rank in ranks]
+            agreed = {"switches": of_ranks, "embedded": not named, "hosts": hosts}
+            steps.publish("switches", json.dumps(agreed))
         said = json.loads(steps.receive("switches", "rank 0 has not said where the switch is"))
-        switches = _own_switches(options, **said)
+        self._switches = said["switches"]
+        switches = self._switches[self._rank]
         address = addresses.address_towards([addresses.host_of(switches[0]), *ways], is_spread)
-        return Meeting(self._nonce, invitation["job"], switches, said["embedded"], address, is_spread)
+        return Meeting(self._nonce, invitation["job"], switches, said["embedded"], address, said["hosts"], is_spread)
 
     def _embed(self, listen: str | None, ways: list[str], is_spread: bool) -> str:
         """Start a switch, by default at this rank's own address; where the others reach it."""
@@ -128,7 +138,12 @@ class Rendezvous:
         """
         steps = self._steps(f"join{suffix}", "joined")
         with steps.in_common():
-            joined = connect(self.meeting.named(suffix), steps.poll_failure)
+            try:
+                joined = connect(self.meeting.named(suffix), steps.poll_failure)
+            except OtherRankError:
+                raise
+            except ConnectError as error:
+                raise type(error)(f"{error}{_unlike(self._switches)}") from error
             try:
                 steps.gather("joined")
             except BaseException:
@@ -206,14 +221,36 @@ def _steps_of(nonce: str, what: str) -> str:
     return f"{_KEY}/{nonce}/{what}"
 
 
-def _own_switches(options: Options, switches: list[str], embedded: bool) -> list[str]:
-    """This rank's switches. In a fabric every rank exchanges packets with the switch next to it."""
-    own = options.switches
-    if embedded or not own or not _core.processed_at_every_hop(options.protocol):
-        return switches
-    if len(own) != len(switches):
-        raise ConnectError(
-            f"rank 0 names {len(switches)} switches ({','.join(switches)}) and this rank {len(own)} ({','.join(own)}): "
-            f"under {options.protocol} each names its own host's, of the same fabrics in the same order"
-        )
-    return own
+def of_all_ranks(named: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Each rank's switches, from those that each names: a rank names its own rack's or host's, or rank 0's count.
+
+    Empty if no rank names a switch. Raises `ConnectError` if what the ranks name is not a choice of them all.
+    """
+    first = list(named[0])
+    for rank, own in enumerate(named):
+        if own and not first:
+            raise ConnectError(
+                f"rank {rank} names the switch {','.join(own)} and rank 0 none: set TRIBUTARY_SWITCH on every rank or "
+                "on none"
+            )
+        if own and len(own) != len(first):
+            raise ConnectError(
+                f"rank 0 names {_count(first)} and rank {rank} {_count(own)}: each rank names as many, its own rack's "
+                "or host's, in the same order"
+            )
+    return [list(own) or first for own in named] if first else []
+
+
+def _count(switches: Sequence[str]) -> str:
+    return f"{len(switches)} {'switch' if len(switches) == 1 else 'switches'} ({','.join(switches)})"
+
+
+def _unlike(switches: Sequence[Sequence[str]]) -> str:
+    """A hint for an error, if ranks name different switches."""
+    other = next((rank for rank, own in enumerate(switches) if own != switches[0]), None)
+    if other is None:
+        return ""
+    return (
+        f"; rank 0 names {','.join(switches[0])} and rank {other} {','.join(switches[other])}, which form one job only "
+        "if these are switches of one tree (tributary switch --parent) or of one fabric"
+    )

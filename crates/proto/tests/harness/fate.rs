@@ -1,8 +1,16 @@
-//! What becomes of packets on cables.
+//! What becomes of packets on the cables of a fabric.
 
-use tributary_proto::aggregation::best_effort::wire::{Header, Kind};
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
+
+/// What packets of a protocol say, as a fabric's tests read it.
+pub trait Words {
+    type Kind: PartialEq;
+    type Header;
+
+    /// Kind and header of a packet that a machine has sent.
+    fn read(bytes: &[u8]) -> (Self::Kind, Self::Header);
+}
 
 /// What becomes of a packet on a cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,19 +24,20 @@ pub enum Fate {
 }
 
 /// A packet on a cable.
-pub struct Sent {
+pub struct Sent<W: Words> {
     pub at: Time,
     pub from: NodeId,
     pub to: NodeId,
-    pub kind: Kind,
-    pub header: Header,
+    pub kind: W::Kind,
+    pub header: W::Header,
     pub len: usize,
 }
 
-pub type FateOf = Box<dyn FnMut(&Sent) -> Fate>;
+pub type FateOf<W> = Box<dyn FnMut(&Sent<W>) -> Fate>;
 
-/// Cables that lose about a tenth of all packets, double some, mark some and delay some, as the seed will have it.
-pub fn bad_cables(seed: u64) -> FateOf {
+/// Cables that lose about a tenth of all packets, double some, mark some (of those that ask for marks) and delay some,
+/// as the seed will have it.
+pub fn bad_cables<W: Words>(seed: u64) -> FateOf<W> {
     let mut state = seed;
     Box::new(move |_| {
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);

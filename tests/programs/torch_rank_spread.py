@@ -1,0 +1,58 @@
+"""What one rank does whose large sums are spread over switches and the ranks' hosts: for the ``ranks`` fixture."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from unittest import mock
+
+import torch
+import torch.distributed as dist
+
+import tributary.torch
+from torch_groups import default_group, digest
+from tributary.torch import network, plugin, spread
+from tributary.torch.spread import Shares
+
+#: Elements of two large tensors, one of which ends in the middle of a block.
+LARGE = (300_000, 1_000_003)
+
+
+def measured_again(rank: int, size: int, meet: str, switches: str) -> int:
+    """Sums between which the shares change, each of which is right; how often switches and hosts were measured."""
+    with default_group(rank, size, meet, timeout=60.0, switch=switches):
+        rendezvous = plugin.groups["0"]._present("")._rendezvous
+        rendezvous.meeting = replace(rendezvous.meeting, hosts=list(range(size)))
+        shares = [[0.5, 0.5], [1.0, 0.0], [0.2, 0.8]]
+        plans = mock.Mock(side_effect=[Shares(each, [1.0, 1.0], 1.0) for each in shares])
+        with mock.patch.object(network, "plan", plans), mock.patch.object(spread, "AGAIN_BYTES", 4_000_000):
+            for step in range(6):
+                tensor = torch.full((LARGE[0],), float(rank + step))
+                work = dist.all_reduce(tensor, async_op=True)
+                if step % 2:
+                    work.wait()
+        dist.barrier()
+        assert tensor.unique().tolist() == [size * (size - 1) / 2 + size * 5]
+        return plans.call_count
+
+
+def summed(rank: int, size: int, meet: str, switches: str, shares: list[float] | None) -> tuple[str, list[str]]:
+    """The bits of sums whose order matters, with these shares of the switches and the hosts, or with those that are
+    measured; and over which path each operation went."""
+    with default_group(rank, size, meet, timeout=60.0, switch=switches):
+        rendezvous = plugin.groups["0"]._present("")._rendezvous
+        # As if each rank had a host of its own.
+        rendezvous.meeting = replace(rendezvous.meeting, hosts=list(range(size)))
+        planned = spread.plan if shares is None else lambda *_: Shares(shares, [1.0] * len(shares), 1.0)
+        draw = torch.Generator().manual_seed(rank)
+        tensors = [torch.randn(elements, generator=draw) for elements in LARGE]
+        scattered = torch.empty(LARGE[0] // size)
+        with mock.patch.object(network, "plan", planned):
+            for tensor in tensors:
+                dist.all_reduce(tensor)
+        dist.reduce_scatter_tensor(scattered, torch.randn(LARGE[0] // size * size, generator=draw))
+        whole = torch.empty(scattered.numel() * size)
+        dist.all_gather_into_tensor(whole, scattered)
+        dist.barrier()
+        stats = tributary.torch.stats()
+        ways = sorted({*stats.network, *(f"host {name}" for name, _ in stats.host)})
+        return digest(*tensors, whole), ways

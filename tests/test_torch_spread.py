@@ -1,0 +1,79 @@
+"""Large sums of PyTorch groups, spread over switches and the ranks' own hosts as their links allow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed; `make test-torch` installs it (5 GB)")
+
+import torch_rank_spread
+from conftest import Ranks
+from program import Daemon
+from tributary.torch.network import cuts
+from tributary.torch.spread import plan
+
+
+def close(values: list[float], expected: list[float]) -> bool:
+    """Whether the values are the expected ones, except for rounding."""
+    return all(abs(value - other) < 1e-6 for value, other in zip(values, expected, strict=True))
+
+
+def test_a_spare_host_with_an_equal_link_sums_what_byteps_gives_it() -> None:
+    for workers, spares in [(4, 1), (4, 2), (4, 4), (8, 1), (8, 4)]:
+        # A link of 1: all workers' tensors to one switch, and 2(n-1)/n of a tensor if all hosts sum.
+        planned = plan(range(workers), [1 / workers] * spares, workers / (2 * (workers - 1)))
+        divisor = workers**2 + spares * workers - 2 * spares
+        assert close(planned.shares[:spares], [2 * (workers - 1) / divisor] * spares), (workers, spares)
+        assert close([1 / planned.expected], [2 * workers * (workers - 1) / divisor]), (workers, spares)
+
+
+def test_a_switch_whose_link_carries_all_sums_all() -> None:
+    assert plan(range(4), [0.93], 0.60).shares == [1.0, 0.0]
+
+
+def test_a_switch_that_is_too_slow_to_help_sums_nothing() -> None:
+    assert plan(range(4), [0.001], 0.60).shares == [0.0, 1.0]
+
+
+def test_a_tensor_is_cut_between_blocks_and_whole() -> None:
+    ranges = cuts(1_000_003, [0.34, 0.0, 0.66], 358)
+    assert [start for start, _ in ranges] == [0, *(end for _, end in ranges[:-1])]
+    assert ranges[-1][1] == 1_000_003
+    assert all(start % 358 == 0 for start, _ in ranges)
+    assert ranges[1][0] == ranges[1][1]
+
+
+def test_the_bits_are_the_same_whatever_the_shares(ranks: Ranks, daemon: Daemon, tmp_path: Path) -> None:
+    other = Daemon()
+    switches = f"{daemon.address},{other.address}"
+    try:
+        several = [None, [1.0, 0.0, 0.0], [0.3, 0.3, 0.4], [0.0, 0.0, 1.0]]
+        outcomes = [
+            ranks(torch_rank_spread.summed, 3, str(tmp_path / str(at)), switches, shares)
+            for at, shares in enumerate(several)
+        ]
+    finally:
+        other.stop()
+    assert len({bits for of_ranks in outcomes for bits, _ in of_ranks}) == 1
+    # Shards travel over the host path where the switches' links are too narrow for all ranks' sums.
+    assert "all_gather_single" in outcomes[1][0][1]
+    assert "host all_gather_single" in outcomes[2][0][1]
+
+
+def test_links_are_measured_again_after_some_gigabytes(ranks: Ranks, daemon: Daemon, tmp_path: Path) -> None:
+    # Six sums of 1.2 MB; the first is measured before it, and others as soon as 4 MB have passed.
+    assert ranks(torch_rank_spread.measured_again, 3, str(tmp_path / "meet"), daemon.address) == [2] * 3
+
+
+def test_a_switch_without_memory_for_a_wider_job_goes_on_with_the_one_that_it_has(
+    ranks: Ranks, daemon: Daemon, tmp_path: Path
+) -> None:
+    small = Daemon("--memory", "2MiB")
+    try:
+        outcomes = ranks(torch_rank_spread.summed, 3, str(tmp_path / "small"), small.address, [0.5, 0.5])
+    finally:
+        small.stop()
+    enough = ranks(torch_rank_spread.summed, 3, str(tmp_path / "enough"), daemon.address, [0.5, 0.5])
+    assert len({bits for bits, _ in outcomes + enough}) == 1
