@@ -17,10 +17,12 @@ pytest.importorskip("torch", reason="PyTorch is not installed; `make test-torch`
 import torch_rank
 import torch_rank_callbacks
 import torch_rank_disagree
+import torch_rank_elastic
 import torch_rank_layouts
 import torch_rank_leaving
 import torch_rank_local
 import torch_rank_training
+import torch_rank_wider
 from conftest import Ranks
 from test_torch_disagree import OWN
 from torch_program import ROOT, torchrun
@@ -80,6 +82,9 @@ def test_options_of_a_protocol_are_kept_in_the_network(ranks: Ranks, meet: str) 
         (torch_rank_layouts.reduced, 3, (2,)),
         (torch_rank_local.impatient, 2, ()),
         (torch_rank_local.strict, 2, ()),
+        (torch_rank_elastic.changing, 3, (None, "auto")),
+        (torch_rank_wider.hybrid_sharded, 4, ()),
+        (torch_rank_wider.loading, 2, ()),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
@@ -148,6 +153,24 @@ def test_a_rank_killed_at_any_time_is_named_and_no_sum_is_wrong(
     for other in others:
         found, sentence, _ = other.result(timeout=60)
         assert (found, words in sentence) == (kind, True), sentence
+
+
+def test_a_rank_that_stands_still_is_named_after_the_timeout(workers: ProcessPoolExecutor, meet: str) -> None:
+    others = [workers.submit(torch_rank_local.bereaved, rank, 3, meet, 1000, 3.0) for rank in (0, 2)]
+    call = f"import torch_rank_local; torch_rank_local.bereaved(1, 3, {meet!r}, 1000, 3.0)"
+    command = [sys.executable, "-c", call]
+    with subprocess.Popen(command, cwd=ROOT / "tests/programs", stdout=subprocess.PIPE, text=True) as doomed:
+        assert doomed.stdout is not None
+        assert doomed.stdout.readline() == "summing\n"
+        time.sleep(0.2)
+        doomed.send_signal(signal.SIGSTOP)
+        try:
+            for other in others:
+                found, sentence, _ = other.result(timeout=60)
+                assert found == "CollectiveTimeoutError", sentence
+                assert "timed out, after a timeout of 3 s: rank 1 has " in sentence
+        finally:
+            doomed.kill()
 
 
 def test_a_script_under_torchrun_says_that_it_summed_in_memory(tmp_path: Path) -> None:
