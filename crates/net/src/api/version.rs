@@ -73,7 +73,7 @@ mod tests {
         assert_eq!(refuse_answer(None, "the switch"), None);
         assert_eq!(refuse_answer(Some(&API_VERSION.to_string()), "the switch"), None);
         for garbage in ["", "-1", "70000", "one"] {
-            assert!(refuse_answer(Some(garbage), "the switch").unwrap().contains("no number"), "{garbage}");
+            assert!(refuse_answer(Some(garbage), "the switch").unwrap().contains("not a number"), "{garbage}");
         }
     }
 }
