@@ -144,13 +144,13 @@ fn settings_are_checked_without_starting_anything() {
     };
     let (code, said) = check("listen = \"127.0.0.1:1\"\n");
     assert!(code == Some(0) && said.contains("are right"), "{said}");
-    for (wrong, part) in [
+    for (wrong, words) in [
         ("cores = 0\n", "cores = 0"),
         ("parent = \"nobody.invalid\"\n", "nobody.invalid"),
         ("memory = \"100000 GiB\"\n", "this machine lets the switch have"),
     ] {
         let (code, said) = check(wrong);
-        assert!(code == Some(2) && said.contains(part), "{wrong}: {code:?} {said}");
+        assert!(code == Some(2) && said.contains(words), "{wrong}: {code:?} {said}");
     }
     std::fs::remove_dir_all(&folder).unwrap();
 }

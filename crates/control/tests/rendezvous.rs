@@ -23,13 +23,13 @@ fn nobody_is_answered_before_the_last_rank_came() {
 }
 
 #[test]
-fn the_ranks_that_wait_are_told_at_once_why_another_was_refused() {
+fn the_ranks_that_wait_learn_at_once_why_another_was_refused() {
     let mut switch = TestSwitch::new(64 * MIB);
     let waits = switch.join("a", request(0, 2, 1));
     let other = switch.join("b", request(0, 2, 1));
     let (came, job) = (request(1, 2, 1), name("a"));
     let why = Refusal::AddressUnproven { job: job.clone(), addr: came.addr };
-    // A rank that is there already is no rank that the others wait for.
+    // The others do not wait for a rank that has joined already.
     switch.control.rank_refused(&job, &request(0, 2, 1), &why);
     assert!(switch.waits(waits));
     switch.control.rank_refused(&job, &came, &why);

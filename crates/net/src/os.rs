@@ -146,7 +146,7 @@ pub fn memory_bytes() -> u64 {
     machine.into_iter().chain(group).min().unwrap_or(u64::MAX)
 }
 
-/// True if the system lets this process have so many bytes more. Memory that is missing when a job takes its slots would
+/// True if the system lets this process have this many more bytes. Memory that is missing when a job takes its slots would
 /// end the process, and all jobs with it.
 pub(crate) fn has_memory(bytes: u64) -> bool {
     /// Slots are several blocks, each with its own overhead.

@@ -83,16 +83,16 @@ fn a_rank_that_never_comes_does_not_keep_a_switch_from_stopping_and_nobody_joins
 }
 
 #[test]
-fn ranks_that_are_still_summing_are_told_that_the_switch_stops() {
+fn ranks_that_are_still_summing_are_notified_that_the_switch_stops() {
     let switch = start();
     let [early, absent] = pair(&switch);
     let addr = switch.listen_addr().to_string();
     thread::scope(|scope| {
         let waits = scope.spawn(|| early.allreduce_in_place(&mut vec![1i32; ELEMENTS], ReduceOp::Sum, PATIENCE));
-        let mut looks = 0;
+        let mut calls = 0;
         let rested = switch.finish(|| {
-            looks += 1;
-            looks == 3
+            calls += 1;
+            calls == 3
         });
         assert!(!rested.unwrap(), "a sum is under way");
         switch.stop();

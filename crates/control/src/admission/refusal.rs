@@ -296,7 +296,9 @@ pub enum Refusal {
         job: JobName,
     },
     /// Only a switch below may speak for its ranks.
-    #[error("that is no switch of job '{job}': only the switch that has joined as number {wid} speaks for its ranks")]
+    #[error(
+        "that switch does not belong to job '{job}': only the switch that has joined as number {wid} speaks for its ranks"
+    )]
     NotASwitch {
         /// The job.
         job: JobName,

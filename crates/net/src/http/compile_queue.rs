@@ -49,16 +49,16 @@ impl CompileQueue {
         if modules.is_empty() {
             return work();
         }
-        let (place, same) = self.enter((client.clone(), self.hasher.hash_one(modules)))?;
+        let (position, same) = self.enter((client.clone(), self.hasher.hash_one(modules)))?;
         let closed = |_| ApiError::bad_request("the switch compiles no modules any more".into());
         let _same = same.acquire().await.map_err(closed)?;
         let _turn = self.turn.acquire().await.map_err(closed)?;
         let done = tokio::task::spawn_blocking(work).await;
-        drop(place);
+        drop(position);
         done.unwrap_or_else(|error| Err(ApiError::bad_request(format!("the module cannot be compiled: {error}"))))
     }
 
-    fn enter(&self, key: Key) -> Result<(Place<'_>, Arc<Semaphore>), ApiError> {
+    fn enter(&self, key: Key) -> Result<(Position<'_>, Arc<Semaphore>), ApiError> {
         let mut entries = self.entries();
         let own = entries.keys().filter(|(client, _)| *client == key.0).count();
         if own >= MOST_OF_CLIENT && !entries.contains_key(&key) {
@@ -73,7 +73,7 @@ impl CompileQueue {
         let entry = entries.entry(key.clone()).or_insert_with(new);
         entry.requests += 1;
         let same = Arc::clone(&entry.same);
-        Ok((Place { queue: self, key }, same))
+        Ok((Position { queue: self, key }, same))
     }
 
     fn entries(&self) -> MutexGuard<'_, HashMap<Key, Entry>> {
@@ -82,12 +82,12 @@ impl CompileQueue {
 }
 
 /// A request in the queue. Dropping it makes way for others.
-struct Place<'a> {
+struct Position<'a> {
     queue: &'a CompileQueue,
     key: Key,
 }
 
-impl Drop for Place<'_> {
+impl Drop for Position<'_> {
     fn drop(&mut self) {
         let mut entries = self.queue.entries();
         if let Some(entry) = entries.get_mut(&self.key) {
@@ -142,11 +142,11 @@ mod tests {
     #[tokio::test]
     async fn all_ranks_of_a_job_bring_the_same_modules_and_count_once() {
         let queue = CompileQueue::default();
-        let mut places = Vec::new();
+        let mut positions = Vec::new();
         for _ in 0..100 {
-            places.push(queue.enter((client(1), 7)).ok().unwrap().0);
+            positions.push(queue.enter((client(1), 7)).ok().unwrap().0);
         }
-        drop(places);
+        drop(positions);
         assert!(queue.entries().is_empty());
     }
 }

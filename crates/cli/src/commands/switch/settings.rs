@@ -41,9 +41,9 @@ pub fn read(args: &Args) -> Result<SwitchOptions, Failure> {
         (Some(file), Some(node)) => in_fabric(args, file, node)?,
         _ => standalone(args)?,
     };
-    let (asked, machine) = (Bytes(options.memory_bytes as u64), Bytes(os::memory_bytes()));
-    if asked > machine {
-        let sentence = format!("memory = {asked}: this machine lets the switch have {machine}; give jobs less of it");
+    let (given, machine) = (Bytes(options.memory_bytes as u64), Bytes(os::memory_bytes()));
+    if given > machine {
+        let sentence = format!("memory = {given}: this machine lets the switch have {machine}; give jobs less of it");
         return Err(Failure::usage(sentence));
     }
     Ok(options)
