@@ -66,7 +66,7 @@ def test_the_unit_waits_until_the_switch_is_ready_and_a_reload_of_a_wrong_file_f
     assert "MemoryDenyWriteExecute=no" in (DEPLOY / "operators.conf").read_text()
 
 
-def test_a_switch_tells_its_service_manager_when_it_is_ready_works_reloads_and_stops(tmp_path: Path) -> None:
+def test_a_switch_notifies_its_service_manager_when_it_is_ready_works_reloads_and_stops(tmp_path: Path) -> None:
     manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     manager.bind(str(tmp_path / "notify"))
     manager.settimeout(60)
