@@ -21,6 +21,9 @@ WORKERS = 8
 #: Seconds until a rank counts as hung. On a busy machine the first test of a process imports PyTorch for half a minute.
 PATIENCE_S = 240
 
+# Ranks of a test are on one host, and most tests are about the network: those of sums in memory ask for them.
+os.environ["TRIBUTARY_LOCAL"] = "off"
+
 #: In a process for ranks: where the ranks of a test wait for each other, by how many they are.
 _gates: dict[int, Barrier] = {}
 

@@ -64,6 +64,46 @@ class Group:
     def abort(self) -> None: ...
 
 @final
+class LocalGroup:
+    @staticmethod
+    def meet(
+        name: str, rank: int, world_size: int, timeout: float, check: Callable[[], object] | None = None
+    ) -> LocalGroup: ...
+    def all_reduce(
+        self,
+        input: Buffer,
+        output: Buffer,
+        dtype: str,
+        op: str,
+        timeout: float,
+        kept: tuple[int, int] | None = None,
+        root: int | None = None,
+    ) -> LocalPending: ...
+    def broadcast(self, data: Buffer, root: int, timeout: float) -> LocalPending: ...
+    def reduce_scatter(
+        self,
+        input: Buffer,
+        output: Buffer,
+        dtype: str,
+        op: str,
+        timeout: float,
+        range: tuple[int, int] | None = None,
+    ) -> LocalPending: ...
+    def all_gather(
+        self, data: Buffer, shard: int, timeout: float, range: tuple[int, int] | None = None
+    ) -> LocalPending: ...
+    def go_on(self) -> None: ...
+    def finish(self) -> None: ...
+    def close(self) -> None: ...
+
+@final
+class LocalPending:
+    def wait(self, timeout: float | None) -> bool: ...
+    def is_done(self) -> bool: ...
+
+def local_refusal(dtype: str, op: str) -> str | None: ...
+
+@final
 class Operator:
     @staticmethod
     def expression(text: str, of: str, name: str) -> Operator: ...

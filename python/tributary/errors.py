@@ -39,6 +39,10 @@ class RankLostError(CollectiveError, ConnectionError):
         self.missing: tuple[int, ...] = tuple(missing)
 
 
+class SharedMemoryError(ConnectError):
+    """The ranks cannot share memory: they run on several hosts, in separate containers, or as several users."""
+
+
 class SwitchLostError(CollectiveError, ConnectionError):
     """The switch does not answer, or no longer knows the job."""
 

@@ -21,7 +21,7 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-from record import OUTCOMES, Case, Outcome, Record, exceptions
+from record import AUTO, OUTCOMES, Case, Outcome, Record, exceptions
 
 #: Each kind of operation once; no test among them takes longer than about a second, and none is skipped.
 FAST = (
@@ -38,9 +38,6 @@ FAST = (
     "test_reduce_sum",
     "test_scatter",
 )
-
-#: What a group takes if nobody chooses a protocol.
-AUTO = "auto"
 
 
 def arguments() -> argparse.Namespace:

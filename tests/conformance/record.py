@@ -9,6 +9,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+#: What a group takes if nobody chooses a protocol; its ranks share this host's memory.
+AUTO = "auto"
+
 #: In the order of the table.
 OUTCOMES = ("passed", "skipped", "excepted", "FAILED")
 

@@ -27,12 +27,17 @@ def begin_group(rank: int, size: int, meet: str, timeout: float, options: Option
     )
 
 
+def options_of(**given: Any) -> Options:
+    """The options that a test gives, in place of all variables but the one that says whether ranks share memory."""
+    return Options(**{"local": os.environ["TRIBUTARY_LOCAL"]} | given)
+
+
 @contextmanager
 def default_group(rank: int, size: int, meet: str, timeout: float = 20.0, **options: Any) -> Iterator[None]:
     """A default group that meets in a file."""
     torch.set_num_threads(1)
     os.environ["MASTER_ADDR"] = "127.0.0.1"
-    begin_group(rank, size, meet, timeout, Options(**options) if options else None)
+    begin_group(rank, size, meet, timeout, options_of(**options) if options else None)
     try:
         yield
     finally:

@@ -22,7 +22,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import ErrorType
 
 import tributary.torch
-from tributary.torch import Options
+from torch_groups import options_of
 
 #: Of everything that is waited for in vain only where a test fails.
 LONG = timedelta(seconds=60)
@@ -47,7 +47,7 @@ class Process:
             rank=self.number,
             world_size=self.count,
             timeout=LONG,
-            pg_options=Options(**options) if options else None,
+            pg_options=options_of(**options) if options else None,
             enable_reconfigure=True,
         )
         assert dist._supports_reconfigure()

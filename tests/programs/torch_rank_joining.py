@@ -9,9 +9,8 @@ import torch
 import torch.distributed as dist
 
 import tributary
-from torch_groups import default_group
+from torch_groups import default_group, options_of
 from torch_rank_leaving import group
-from tributary.torch import Options
 from tributary.torch.backend import TributaryBackend
 
 
@@ -25,9 +24,8 @@ def sentence_of_the_join(rank: int, size: int, meet: str, switch: str, seconds: 
     # Without init_process_group, after whose failures PyTorch gives the next group of this process another name.
     os.environ["MASTER_ADDR"] = "127.0.0.1"
     try:
-        TributaryBackend(
-            dist.FileStore(meet, size), rank, size, timeout=timedelta(seconds=seconds), options=Options(switch=switch)
-        )
+        timeout, options = timedelta(seconds=seconds), options_of(switch=switch)
+        TributaryBackend(dist.FileStore(meet, size), rank, size, timeout=timeout, options=options)
     except tributary.ConnectError as error:
         return str(error)
     return "nothing went wrong"

@@ -10,14 +10,14 @@ import torch
 import torch.distributed as dist
 
 import tributary
-from torch_groups import begin_group
-from tributary.torch import Options, rendezvous
+from torch_groups import begin_group, options_of
+from tributary.torch import rendezvous
 from tributary.torch.backend import TributaryBackend
 
 
 def group(rank: int, size: int, meet: str, options: str = "", timeout: float = 60.0) -> None:
     """A default group, whose end is the caller's."""
-    begin_group(rank, size, meet, timeout, Options(listen="127.0.0.1", options=options))
+    begin_group(rank, size, meet, timeout, options_of(listen="127.0.0.1", options=options))
 
 
 def destroys_with_work_pending(rank: int, size: int, meet: str, options: str) -> list[float]:
@@ -54,7 +54,7 @@ def leaves_a_dead_rank(rank: int, size: int, meet: str) -> str:
     """The last rank dies without a word; the others lose it and leave."""
     with mock.patch.object(rendezvous, "GRACE_S", 3600.0):
         backend = TributaryBackend(
-            dist.FileStore(meet, size), rank, size, timeout=timedelta(hours=1), options=Options(listen="127.0.0.1")
+            dist.FileStore(meet, size), rank, size, timeout=timedelta(hours=1), options=options_of(listen="127.0.0.1")
         )
         opts = dist.AllreduceOptions()
         backend.allreduce([torch.ones(10)], opts).wait()

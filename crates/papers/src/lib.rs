@@ -27,7 +27,6 @@ mod memory;
 mod paper;
 mod parallel;
 mod row;
-mod run;
 
 mod canary;
 mod flare;

@@ -2,10 +2,9 @@
 //! made once. In a folder, results outlive the program, so that a stopped experiment resumes with the missing runs.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::{fs, io};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

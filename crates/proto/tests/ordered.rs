@@ -83,7 +83,7 @@ fn check(combine: &'static Combine, accumulator: &mut OrderedAccumulator, vector
     }
     assert!(most <= nodes_needed(order.len()), "{most} nodes of {} children", order.len());
     assert_eq!(accumulator.nodes_in_use(1), 1, "the result alone is left");
-    assert!(accumulator.result(1) == reference(vectors, combine), "{combine:?} {order:?}");
+    assert!(accumulator.result(1) == reference_of(vectors, combine), "{combine:?} {order:?}");
 }
 
 /// Every order of 0..n (Heap's algorithm).
@@ -149,14 +149,14 @@ proptest! {
 fn the_tree_and_the_positions_show_in_the_result() {
     for combine in combines() {
         let many = vectors(combine, 37, 64);
-        let expected = reference(&many, combine);
-        let in_line = many[1..].iter().fold(reference(&many[..1], combine), |mut lanes, vector| {
+        let expected = reference_of(&many, combine);
+        let in_line = many[1..].iter().fold(reference_of(&many[..1], combine), |mut lanes, vector| {
             (combine.add)(&mut lanes, vector);
             lanes
         });
         assert_ne!(in_line, expected, "{combine:?}: one after the other is not a tree");
         let rotated: Vec<_> = (0..37).map(|i| many[(i + 1) % 37].clone()).collect();
-        assert_ne!(reference(&rotated, combine), expected, "{combine:?}: places count");
+        assert_ne!(reference_of(&rotated, combine), expected, "{combine:?}: places count");
     }
 }
 
@@ -170,7 +170,7 @@ fn the_tree_splits_at_the_largest_power_of_two() {
         lanes
     };
     let four = two(&two(&five[0], &five[1]), &two(&five[2], &five[3]));
-    assert_eq!(reference(&five, &TOY), two(&four, &five[4]));
+    assert_eq!(reference_of(&five, &TOY), two(&four, &five[4]));
 }
 
 /// Every other child first: `ceil(n/2)` nodes wait, which is what there is room for.
@@ -206,7 +206,7 @@ fn a_child_that_comes_twice_changes_nothing() {
         accumulator.add(0, child, &vectors[child]);
         assert_eq!(accumulator.add(0, child, &other), at == 6, "as complete as it was");
     }
-    assert_eq!(accumulator.result(0), reference(&vectors, &TOY));
+    assert_eq!(accumulator.result(0), reference_of(&vectors, &TOY));
 }
 
 /// Blocks in turns, each of its own length, used again for shorter and for longer vectors.
@@ -222,7 +222,7 @@ fn blocks_do_not_touch_each_other() {
             }
         }
         for (block, vectors) in blocks.iter().enumerate() {
-            assert_eq!(accumulator.result(block), reference(vectors, combine));
+            assert_eq!(accumulator.result(block), reference_of(vectors, combine));
             accumulator.begin(block, Rule::along_the_tree(combine));
             assert_eq!((accumulator.is_complete(block), accumulator.nodes_in_use(block)), (false, 0));
         }
@@ -246,8 +246,8 @@ fn partial_results_and_hosts_vectors_mix() {
         let host = root.add(0, 0, &hosts[0]);
         let last = host || root.add_partial(0, 1, &partial);
         assert!(!first && host == partial_first && last);
-        let mut expected = reference(&hosts[..1], combine);
-        (combine.merge)(&mut expected, &reference(&hosts[1..], combine));
+        let mut expected = reference_of(&hosts[..1], combine);
+        (combine.merge)(&mut expected, &reference_of(&hosts[1..], combine));
         assert_eq!(root.result(0), expected);
         root.finish(0, 3);
         (combine.finish)(&mut expected, 3);
@@ -341,7 +341,7 @@ fn switches_that_combine_what_they_have_of_one_tree_make_that_tree() {
                 let vectors = vectors(combine, world_size.into(), ELEMENTS);
                 let partial = |rank: u16| {
                     let mut partial = vec![0; ELEMENTS * combine.partial_size];
-                    (combine.load_partial)(&reference(&vectors[rank.into()..=rank.into()], combine), &mut partial);
+                    (combine.load_partial)(&reference_of(&vectors[rank.into()..=rank.into()], combine), &mut partial);
                     partial
                 };
                 let mut parents = Vec::new();
@@ -357,7 +357,7 @@ fn switches_that_combine_what_they_have_of_one_tree_make_that_tree() {
                 parents.sort_by_key(|(node, _)| node.start);
                 let sum = combined(combine, world_size, &parents, seed + 1);
                 let mut expected = vec![0; ELEMENTS * combine.partial_size];
-                (combine.load_partial)(&reference(&vectors, combine), &mut expected);
+                (combine.load_partial)(&reference_of(&vectors, combine), &mut expected);
                 assert!(sum == [expected], "{}: {world_size} ranks, seed {seed}", combine.name);
             }
         }
@@ -367,7 +367,7 @@ fn switches_that_combine_what_they_have_of_one_tree_make_that_tree() {
 /// The same tree by recursion, of vectors that need not be there: a place without one is bypassed.
 fn reference_of_some(vectors: &[Option<Vec<u8>>], combine: &Combine) -> Option<Vec<u8>> {
     if let [vector] = vectors {
-        return vector.as_ref().map(|vector| reference(std::slice::from_ref(vector), combine));
+        return vector.as_ref().map(|vector| reference_of(std::slice::from_ref(vector), combine));
     }
     let (left, right) = vectors.split_at(vectors.len().next_power_of_two() / 2);
     let (left, right) = (reference_of_some(left, combine), reference_of_some(right, combine));

@@ -39,6 +39,21 @@ impl<'py> FromPyObject<'_, 'py> for Buffer {
 }
 
 impl Buffer {
+    /// No memory.
+    pub fn nothing(py: Python<'_>) -> Buffer {
+        Buffer { address: 0, bytes: 0, writable: false, owner: py.None() }
+    }
+
+    /// Some bytes of it, from the byte `start` on.
+    pub fn fragment(&self, py: Python<'_>, start: usize, bytes: usize) -> PyResult<Buffer> {
+        match start.checked_add(bytes).is_some_and(|end| end <= self.bytes) {
+            true => {
+                Ok(Buffer { address: self.address + start, bytes, writable: false, owner: self.owner.clone_ref(py) })
+            }
+            false => Err(PyValueError::new_err(format!("{bytes} bytes from {start} are not in {}", self.bytes))),
+        }
+    }
+
     /// The number of elements of a type that the memory holds, if it is aligned for them.
     pub fn elements(&self, dtype: DType) -> PyResult<usize> {
         let size = dtype.size();

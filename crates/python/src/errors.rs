@@ -99,7 +99,8 @@ pub fn of_simulation(py: Python<'_>, sentence: String) -> PyErr {
     raise(py, "SimulationError", (sentence,))
 }
 
-fn raise<'py, A: PyCallArgs<'py>>(py: Python<'py>, class: &str, arguments: A) -> PyErr {
+/// An exception of `tributary.errors`, by its class's name.
+pub fn raise<'py, A: PyCallArgs<'py>>(py: Python<'py>, class: &str, arguments: A) -> PyErr {
     let class = py.import("tributary.errors").and_then(|module| module.getattr(class));
     match class.and_then(|class| class.call1(arguments)) {
         Ok(exception) => PyErr::from_value(exception),

@@ -8,7 +8,7 @@ use tributary_net::group::Pending as Collective;
 use crate::errors;
 
 /// How often a wait checks whether Python has a signal to handle.
-const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
+pub(crate) const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Python's handle of a collective. Its group holds it until the collective has ended, even if Python has dropped it,
 /// since the machine reads and writes the owners' memory until then.

@@ -9,8 +9,7 @@ use tributary_proto::contract::time::{Span, Time};
 use tributary_sim::Balancing;
 use tributary_sim::engine::{Settings, Simulation};
 use tributary_sim::net::LosslessSpec;
-use tributary_sim::topology::leaf_spine;
-use tributary_sim::topology::{LinkSpec, MarkBytes, Rate};
+use tributary_sim::topology::{LinkSpec, MarkBytes, Rate, leaf_spine};
 
 const PACKETS: u64 = 64;
 const PACKET_BYTES: u16 = 1024;

@@ -10,8 +10,7 @@ use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_sim::Balancing;
 use tributary_sim::engine::{Settings, Simulation};
-use tributary_sim::topology::leaf_spine;
-use tributary_sim::topology::{LinkSpec, MarkBytes, Rate};
+use tributary_sim::topology::{LinkSpec, MarkBytes, Rate, leaf_spine};
 
 use process::{cpu_seconds, resident_kib};
 

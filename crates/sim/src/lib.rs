@@ -29,7 +29,7 @@
 //! | [`topology`], `routing` | the cables, and the paths of packets |
 //! | [`transport`], [`workload`] | DCTCP and other flows beside jobs, and when they begin |
 //! | [`cores`] | a switch's processor |
-//! | [`report`], [`table`], `figure`, `provenance`, [`capture`] | results, what made them, and packet traces |
+//! | [`report`], [`table`], `provenance`, [`capture`] | results, what made them, and packet traces |
 //! | `check`, [`swarm`], [`sweep`] | rules that every run must keep; random runs; many runs |
 //!
 //! Names without a link are private modules. [`cores`], [`events`] and [`workload`] are public only for
@@ -42,7 +42,6 @@ pub mod cores;
 pub mod engine;
 pub mod events;
 pub mod experiment;
-mod figure;
 pub mod net;
 mod provenance;
 pub mod report;
@@ -59,10 +58,9 @@ pub use check::{Checker, Findings};
 pub use config::{Config, ConfigError};
 pub use engine::{Action, InstallError, JobError, JobErrorKind, JobPlan, Settings, Simulation};
 pub use experiment::{Progress, RunError, run, run_on_threads, run_watched};
-pub use figure::{Figure, Mark, Series};
 pub use net::{LosslessSpec, PacketEvent, TraceEvent, Tracer};
 pub use provenance::{Program, sha256};
-pub use report::{JobReport, Report, Stop};
+pub use report::{Figure, JobReport, Mark, Report, Series, Stop};
 pub use routing::Balancing;
 pub use sweep::{Store, Sweep, SweepPoint};
 pub use table::{Format, Table};

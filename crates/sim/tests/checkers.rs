@@ -10,8 +10,7 @@ use tributary_sim::config::Config;
 use tributary_sim::engine::{JobError, JobErrorKind, Settings, Simulation};
 use tributary_sim::experiment::build;
 use tributary_sim::net::{LossCause, Packet, PacketEvent, PayloadId, TraceEvent, Tracer};
-use tributary_sim::topology::{Graph, star};
-use tributary_sim::topology::{LinkId, LinkSpec, MarkBytes, Rate};
+use tributary_sim::topology::{Graph, LinkId, LinkSpec, MarkBytes, Rate, star};
 
 fn graph() -> Graph {
     let spec =

@@ -5,8 +5,7 @@ use tributary_proto::contract::time::{Span, Time};
 use tributary_sim::Balancing;
 use tributary_sim::engine::{Settings, Simulation};
 use tributary_sim::net::LossCause;
-use tributary_sim::topology::{Clos, Graph, dumbbell, leaf_spine, star};
-use tributary_sim::topology::{LinkId, LinkSpec, MarkBytes, Rate};
+use tributary_sim::topology::{Clos, Graph, LinkId, LinkSpec, MarkBytes, Rate, dumbbell, leaf_spine, star};
 
 const GBIT: u64 = 1_000_000_000;
 const END: Time = Time(u64::MAX);

@@ -10,8 +10,7 @@ use tributary_sim::Balancing;
 use tributary_sim::config::Config;
 use tributary_sim::engine::{JobPlan, Settings, Simulation};
 use tributary_sim::experiment::build;
-use tributary_sim::topology::{Clos, Graph, dumbbell, leaf_spine, star};
-use tributary_sim::topology::{LinkSpec, Rate};
+use tributary_sim::topology::{Clos, Graph, LinkSpec, Rate, dumbbell, leaf_spine, star};
 
 use tributary_numeric::{DType, ReduceOp};
 

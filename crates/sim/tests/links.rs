@@ -19,7 +19,8 @@ struct Had {
 
 /// The protocols whose hosts measure how many slots they use, and whose switches sum.
 fn measuring() -> impl Iterator<Item = &'static str> {
-    let measures = |set: &OptionSet| set.specs.iter().any(|spec| (spec.name, spec.default) == ("window", "measured"));
+    let measures =
+        |set: &OptionSet| set.specs.iter().any(|spec| (spec.name, spec.default) == ("congestion_control", "measured"));
     let in_switches = protocols::ALL.iter().filter(|protocol| protocol.server.is_none());
     in_switches.filter(move |protocol| measures(&protocol.options)).map(|protocol| protocol.name)
 }
@@ -34,7 +35,7 @@ fn job(protocol: &str, hosts: &[u32], megabytes: u32, slots: u32, window: &str, 
         iterations = 3
         elements_per_packet = 350
         slots = {slots}
-        options = {{ window = '{window}' }}
+        options = {{ congestion_control = '{window}' }}
         timeout = '200 s'
         {more}
         "
@@ -125,7 +126,7 @@ fn jobs_with_large_pools_share_a_queue_without_filling_it() {
         let jobs =
             |window| (0..4).map(|pair| job(protocol, &[pair, pair + 4], 4, 1024, window, TIMERS)).collect::<String>();
         let worst = |had: Vec<Had>| had.iter().map(|had| had.again).fold(0.0, f64::max);
-        let (measured, pools) = (worst(run(network, &jobs("measured"))), worst(run(network, &jobs("pool"))));
+        let (measured, pools) = (worst(run(network, &jobs("measured"))), worst(run(network, &jobs("fixed"))));
         assert!(measured < 0.05 && pools > 0.3, "sent again: {measured}, with whole pools {pools}");
     }
 }
@@ -139,7 +140,7 @@ fn lost_blocks_do_not_take_the_window_of_others() {
             let mbit = |window| {
                 run(&star(4, "1 Gbit/s", delay), &(job(protocol, &[0, 1, 2, 3], 8, 512, window, TIMERS) + loss))[0].mbit
             };
-            f64::ln(mbit("measured") / mbit("pool"))
+            f64::ln(mbit("measured") / mbit("fixed"))
         };
         let shares = ["5 us", "50 us", "200 us"].map(of_pool);
         let mean = f64::exp(shares.iter().sum::<f64>() / 3.0);
@@ -158,7 +159,8 @@ fn links_between_hosts_send_nothing_again_for_nothing_on_paths_of_any_length() {
     for protocol in names {
         for delay in ["5 us", "1 ms", "5 ms", "100 ms"] {
             let job = job(protocol, &[0, 1, 2, 3, 4, 5, 6, 7], 16, 512, "measured", TIMERS);
-            let had = run(&star(8, "1 Gbit/s", delay), &job.replace("options = { window = 'measured' }", ""));
+            let had =
+                run(&star(8, "1 Gbit/s", delay), &job.replace("options = { congestion_control = 'measured' }", ""));
             assert!(had[0].mbit > 10.0 && had[0].again < 0.005, "{protocol}, {delay}: {had:?}");
         }
     }

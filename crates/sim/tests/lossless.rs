@@ -6,13 +6,11 @@ use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::protocols;
-use tributary_sim::Balancing;
-use tributary_sim::Checker;
 use tributary_sim::config::Config;
 use tributary_sim::engine::{Action, JobPlan, Settings, Simulation};
 use tributary_sim::net::{LosslessSpec, headroom};
-use tributary_sim::topology::{Graph, dumbbell, leaf_spine, star};
-use tributary_sim::topology::{LinkId, LinkSpec, Rate};
+use tributary_sim::topology::{Graph, LinkId, LinkSpec, Rate, dumbbell, leaf_spine, star};
+use tributary_sim::{Balancing, Checker};
 
 const END: Time = Time(u64::MAX);
 const PACKET: u16 = 1538;

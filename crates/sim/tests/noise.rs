@@ -6,8 +6,7 @@ use tributary_sim::Checker;
 use tributary_sim::engine::{Action, Holds, Noise, Settings, Simulation};
 use tributary_sim::net::LosslessSpec;
 use tributary_sim::rng::{Purpose, Rng};
-use tributary_sim::topology::star;
-use tributary_sim::topology::{LinkSpec, Rate};
+use tributary_sim::topology::{LinkSpec, Rate, star};
 
 const END: Time = Time(u64::MAX);
 const PACKET: u16 = 1250;

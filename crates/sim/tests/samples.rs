@@ -3,11 +3,10 @@
 use std::ops::ControlFlow;
 
 use tributary_proto::protocols;
-use tributary_sim::Mark;
 use tributary_sim::config::Config;
 use tributary_sim::report::Report;
 use tributary_sim::topology::LinkId;
-use tributary_sim::{run, run_on_threads};
+use tributary_sim::{Mark, run, run_on_threads};
 
 const CONGESTED: &str = "
     [network]

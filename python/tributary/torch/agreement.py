@@ -53,7 +53,9 @@ class Agreement:
         """Start the sums: in the network of the sums, and `beside` it if the others may bring the operation there."""
 
         def submit(way: Network, sums: torch.Tensor) -> Transit:
-            return Transit(title, way.all_reduce(sums, sums, "sum", timeout), timeout, hints)
+            pending = way.all_reduce(sums, sums, "sum", timeout)
+            way.go_on()
+            return Transit(title, pending, timeout, hints)
 
         self._transits = [submit(network, sums) for sums in (self._words, self._balance) if sums is not None]
         self._beside = None if beside is None else submit(beside, self._words.clone())

@@ -210,7 +210,8 @@ class TributaryBackend(Reductions, Gathers, HostOnly):
         """Which bytes were summed where so far."""
         members = self._members
         known = self._past + ([] if members is None else members.stats())
-        return self._ledger.stats(together(known) if known else None)
+        why_network = None if members is None else members.why_network
+        return self._ledger.stats(together(known) if known else None, why_network)
 
     def shutdown(self) -> None:
         """Leave the job. What all ranks have started ends before. Calling it again has no effect."""

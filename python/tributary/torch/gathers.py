@@ -36,13 +36,14 @@ class Gathers(Paths):
     def _gather(self, name: str, outputs: Tensors, inputs: Tensors, opts: Any, arguments: list[Any]) -> Any:
         self._spread(name, outputs)
         uses_network = not self._is_alone(name) and self._rooted_is_unicast(name)
+        is_local = uses_network and self._present(name).is_local
         # Small gathers meet the others' large ones in the network.
-        beside = partial(self._moving, name) if uses_network else lambda: None
+        beside = partial(self._moving, name) if uses_network and not is_local else lambda: None
         with self._announced(name, opts, beside):
             refuse_unfit(name, [*outputs, *inputs])
             refuse_shared(name, outputs)
             claim = claims.shards(name, outputs, inputs, self.size(), of_outputs=True)
-        if not uses_network or size_in_bytes(inputs) < LEAST_BYTES:
+        if not (is_local or (uses_network and size_in_bytes(inputs) >= LEAST_BYTES)):
             reason = SMALL if uses_network else MOVES
             return self._over_host(name, reason, inputs, name, arguments, claim, beside=beside())
         starts: list[Start] = []

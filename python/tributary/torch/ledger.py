@@ -32,24 +32,36 @@ class Stats:
     waited_s: float = 0.0
     #: Seconds in which at least one operation was under way, from its call to when its end was noticed.
     under_way_s: float = 0.0
+    #: Operations that stayed in the memory of this host, by name.
+    memory: dict[str, Entry] = field(default_factory=dict)
+    #: Why sums went through the network and not through this host's memory; None if they did not, or there were none.
+    why_network: str | None = None
 
     @staticmethod
     def of_all(groups: Sequence[Stats]) -> Stats:
         """The sum of several groups' numbers, without packets."""
         network: dict[str, Entry] = {}
+        memory: dict[str, Entry] = {}
         host: dict[tuple[str, str], Entry] = {}
         for stats in groups:
             for name, entry in stats.network.items():
                 _add(network.setdefault(name, Entry()), entry.bytes, entry.collectives)
+            for name, entry in stats.memory.items():
+                _add(memory.setdefault(name, Entry()), entry.bytes, entry.collectives)
             for key, entry in stats.host.items():
                 _add(host.setdefault(key, Entry()), entry.bytes, entry.collectives)
         waited = sum(stats.waited_s for stats in groups)
-        return Stats(network, host, None, waited, sum(stats.under_way_s for stats in groups))
+        return Stats(network, host, None, waited, sum(stats.under_way_s for stats in groups), memory)
 
     @property
     def network_bytes(self) -> int:
         """Bytes that went through the network."""
         return sum(entry.bytes for entry in self.network.values())
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes that stayed in the memory of this host."""
+        return sum(entry.bytes for entry in self.memory.values())
 
     @property
     def host_bytes(self) -> int:
@@ -59,12 +71,22 @@ class Stats:
     @property
     def in_network(self) -> float:
         """The share of bytes that went through the network, 0.0 to 1.0; 1.0 where there were none."""
-        total = self.network_bytes + self.host_bytes
-        return self.network_bytes / total if total else 1.0
+        return self._share(self.network_bytes)
+
+    @property
+    def all_bytes(self) -> int:
+        """Bytes of all operations."""
+        return self.network_bytes + self.memory_bytes + self.host_bytes
+
+    def _share(self, count: int) -> float:
+        return count / self.all_bytes if self.all_bytes else 1.0
 
     def __str__(self) -> str:
         """One line for people."""
-        line = f"in network {self.in_network:.1%} of {_size(self.network_bytes + self.host_bytes)}"
+        ways = [("in this host's memory", self.memory_bytes), ("in network", self.network_bytes)]
+        if not self.network or not self.memory:
+            ways = ways[:1] if self.memory else ways[1:]
+        line = f"{', '.join(f'{way} {self._share(count):.1%}' for way, count in ways)} of {_size(self.all_bytes)}"
         if not self.host:
             return line
         by_reason: Counter[str] = Counter()
@@ -72,7 +94,7 @@ class Stats:
             by_reason[f"{name}: {reason}"] += entry.bytes
         reasons = "; ".join(f"{reason} ({_size(count)})" for reason, count in by_reason.most_common(4))
         more = f"; and {len(by_reason) - 4} more" if len(by_reason) > 4 else ""
-        return f"{line}, host path {1 - self.in_network:.1%}, because {reasons}{more}"
+        return f"{line}, host path {self._share(self.host_bytes):.1%}, because {reasons}{more}"
 
 
 class Ledger:
@@ -81,16 +103,17 @@ class Ledger:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._network: dict[str, Entry] = {}
+        self._memory: dict[str, Entry] = {}
         self._host: dict[tuple[str, str], Entry] = {}
         self._waited = 0.0
         self._under_way = 0.0
         #: Up to this time, by the monotonic clock, all seconds with operations under way are counted.
         self._counted_until = 0.0
 
-    def network(self, name: str, count: int) -> None:
-        """Count an operation of that many bytes that goes through the network."""
+    def network(self, name: str, count: int, is_local: bool = False) -> None:
+        """Count an operation of that many bytes that goes through the network, or stays in this host's memory."""
         with self._lock:
-            _add(self._network.setdefault(name, Entry()), count)
+            _add((self._memory if is_local else self._network).setdefault(name, Entry()), count)
 
     def host(self, name: str, reason: str, count: int) -> None:
         """Count an operation of that many bytes that goes over the host path."""
@@ -108,7 +131,7 @@ class Ledger:
             self._under_way += max(0.0, ended - max(begun, self._counted_until))
             self._counted_until = max(ended, self._counted_until)
 
-    def stats(self, packets: GroupStats | None) -> Stats:
+    def stats(self, packets: GroupStats | None, why_network: str | None = None) -> Stats:
         """The numbers so far."""
         with self._lock:
             return Stats(
@@ -117,6 +140,8 @@ class Ledger:
                 packets=packets,
                 waited_s=self._waited,
                 under_way_s=self._under_way,
+                memory={name: Entry(entry.collectives, entry.bytes) for name, entry in self._memory.items()},
+                why_network=why_network,
             )
 
 

@@ -14,11 +14,12 @@ from torch._C._distributed_c10d import Backend
 
 import tributary
 from tributary import Operator
-from tributary.errors import MismatchError, RankLostError, SwitchLostError
+from tributary.errors import ConnectError, MismatchError, RankLostError, SwitchLostError
 from tributary.torch import agreement, custom, sparse
 from tributary.torch.health import Health
 from tributary.torch.host import HostPath
 from tributary.torch.lane import Lane
+from tributary.torch.local import LocalNetwork, share_memory
 from tributary.torch.network import Network
 from tributary.torch.options import AT_HOSTS, AUTO, Options
 from tributary.torch.protocol_choice import choose, of_shared_links
@@ -67,6 +68,8 @@ class Members:
             self._hints[SwitchLostError] = "the switch ran in the process of rank 0 of this group"
         self._hints[RankLostError] = self._rendezvous.with_reasons
         self._joining = threading.Lock()
+        #: Why sums go through the network and not through this host's memory; None if they do not, or there are none.
+        self.why_network: str | None = None
         #: The lanes of operations that callbacks start, by the group to which the callbacks belong.
         self.lanes: dict[str, Lane] = {}
         try:
@@ -152,7 +155,9 @@ class Members:
     def _meet(self, suffix: str, store: dist.Store, title: str) -> Lane:
         def connect(meeting: Meeting, poll: Callable[[], None]) -> Lane:
             # The job first: its switch says why a rank cannot join, and Gloo only that a connection closed.
-            network = self._connect(meeting, poll, self.chosen.protocol_options) if self.size > 1 else None
+            network: Network | None = memory
+            if memory is None and self.size > 1:
+                network = self._connect(meeting, poll, self.chosen.protocol_options)
             try:
                 host = HostPath(store, self.rank, self.size, self._common, self._patience, meeting.address)
             except BaseException:
@@ -161,7 +166,25 @@ class Members:
                 raise
             return Lane(network, host, title, suffix, self._health, self._hints)
 
+        memory = self._share_memory(suffix)
         return self._rendezvous.join(suffix, connect, Lane.abort)
+
+    def _share_memory(self, suffix: str) -> LocalNetwork | None:
+        """Meet the other ranks in this host's memory, if all are there; later lanes do as the first."""
+        if self.size == 1 or self.why_network is not None:
+            return None
+        met = share_memory(self._rendezvous, suffix, self.rank, self.size, self._given, self._patience)
+        if isinstance(met, LocalNetwork):
+            return met
+        if suffix:
+            raise ConnectError(f"the ranks share memory of this host already, and cannot share more of it: {met}")
+        self.why_network = met
+        return None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the ranks sum in this host's memory."""
+        return self.main.network is not None and self.main.network.is_local
 
     def _connect(
         self,

@@ -6,16 +6,17 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, pairwise
+from typing import Any
 
 import torch
 
 import tributary
-from tributary import Operator, _core
-from tributary._core import Pending
+from tributary import Operator
 from tributary.torch.rendezvous import Meeting
 from tributary.torch.sparse import SparseTensor
 from tributary.torch.spread import measure, plan
 from tributary.torch.tensors import NETWORK_DTYPES, memory
+from tributary.torch.transit import Handle
 
 #: Tensors of at least this many elements for each switch are cut; smaller ones go whole through one switch.
 CUT_ELEMENTS = 1 << 16
@@ -23,6 +24,9 @@ CUT_ELEMENTS = 1 << 16
 
 class Network:
     """One rank's workers: one at each switch, each in a job of the group's own."""
+
+    #: Whether it is this host's memory, which all ranks share, in place of a network.
+    is_local = False
 
     def __init__(
         self,
@@ -74,7 +78,7 @@ class Network:
         timeout: float,
         kept: tuple[int, int] | None = None,
         root: int | None = None,
-    ) -> list[Pending]:
+    ) -> list[Handle]:
         """Start an all-reduce of flat tensors of one type, or with a root a reduce.
 
         The target gets the elements `kept` of the result, from the first to before the second, or all of them; it is
@@ -82,7 +86,7 @@ class Network:
         """
         elements, dtype = source.numel(), NETWORK_DTYPES[source.dtype]
         begin, finish = kept or (0, elements)
-        pending = []
+        pending: list[Handle] = []
         for core, start, end in self._sums(elements):
             first, last = (min(max(at, start), end) for at in (begin, finish))
             skipped = max(0, first - begin)
@@ -91,7 +95,7 @@ class Network:
             pending.append(core.all_reduce(memory(source, start, end), output, dtype, op, timeout, here, root))
         return pending
 
-    def reduce_scatter(self, source: torch.Tensor, target: torch.Tensor, op: str, timeout: float) -> list[Pending]:
+    def reduce_scatter(self, source: torch.Tensor, target: torch.Tensor, op: str, timeout: float) -> list[Handle]:
         """Start a reduce-scatter of a flat tensor; the target is this rank's shard of it, or does not overlap it."""
         input, output, dtype = memory(source), memory(target), NETWORK_DTYPES[source.dtype]
         return [
@@ -99,31 +103,31 @@ class Network:
             for core, start, end in self._sums(source.numel())
         ]
 
-    def all_gather(self, output: torch.Tensor, timeout: float) -> list[Pending]:
+    def all_gather(self, output: torch.Tensor, timeout: float) -> list[Handle]:
         """Start an all-gather in place of a flat tensor that has this rank's shard already."""
         data, size = memory(output), output.element_size()
         shard = output.numel() // self.size * size
         return [
             self._next().all_gather(data, shard, timeout, (start * size, end * size))
-            for start, end in cuts(output.numel(), [1.0] * len(self._at_switches))
+            for start, end in cuts(output.numel(), [1.0] * self._count())
         ]
 
-    def broadcast(self, tensor: torch.Tensor, root: int, timeout: float) -> list[Pending]:
+    def broadcast(self, tensor: torch.Tensor, root: int, timeout: float) -> list[Handle]:
         """Start a broadcast of a flat tensor, in place."""
         return [
             self._next().broadcast(memory(tensor, start, end), root, timeout)
-            for start, end in cuts(tensor.numel(), [1.0] * len(self._at_switches))
+            for start, end in cuts(tensor.numel(), [1.0] * self._count())
         ]
 
-    def all_reduce_custom(self, elements: torch.Tensor, op: Operator, timeout: float) -> list[Pending]:
+    def all_reduce_custom(self, elements: torch.Tensor, op: Operator, timeout: float) -> list[Handle]:
         """Start an all-reduce in place with a custom operator, in its job: of bytes, a row for each element."""
-        pending = []
-        for start, end in cuts(elements.shape[0], [1.0] * len(self._at_switches)):
+        pending: list[Handle] = []
+        for start, end in cuts(elements.shape[0], [1.0] * self._count()):
             here = memory(elements, start * elements.shape[1], end * elements.shape[1])
             pending.append(self._next().all_reduce(here, here, "u8", op._core, timeout))
         return pending
 
-    def all_reduce_sparse(self, tensor: SparseTensor, op: str, timeout: float) -> list[Pending]:
+    def all_reduce_sparse(self, tensor: SparseTensor, op: str, timeout: float) -> list[Handle]:
         """Start the sum of a sparse tensor, in a job for sparse tensors: whole, through the switches in turn."""
         brought = tensor.brought()
         pending, total = self._next().all_reduce_sparse(
@@ -132,17 +136,24 @@ class Network:
         tensor.expects(total)
         return [pending]
 
-    def barrier(self, timeout: float) -> list[Pending]:
+    def barrier(self, timeout: float) -> list[Handle]:
         """Start a sum of no elements, which ends when every rank has started it (Canary, section 6)."""
         nothing = (0, 0, None)
         return [self._next().all_reduce(nothing, nothing, "i32", "sum", timeout)]
 
-    def _next(self) -> _core.Group:
+    def go_on(self) -> None:
+        """Do nothing: workers have threads of their own, whether anybody waits or not."""
+
+    def _count(self) -> int:
+        """How many switches share a tensor."""
+        return len(self._at_switches)
+
+    def _next(self) -> Any:
         group = self._at_switches[self._turn % len(self._at_switches)]
         self._turn += 1
         return group._core
 
-    def _sums(self, elements: int) -> list[tuple[_core.Group, int, int]]:
+    def _sums(self, elements: int) -> list[tuple[Any, int, int]]:
         """Who sums which of this many elements."""
         ranges = cuts(elements, self._shares, self.groups[0].info.elements_per_packet)
         if len(ranges) == 1 and elements < CUT_ELEMENTS * len(self._shares):

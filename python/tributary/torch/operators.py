@@ -79,8 +79,11 @@ def op_name(reduce_op: Any) -> str:
     return _OPS[reduce_op.op]
 
 
-def why_not(tensors: Tensors, reduce_op: Any, options: Options) -> str | None:
-    """Why the network cannot make this reduction with the group's protocol; None if it can."""
+def why_not(tensors: Tensors, reduce_op: Any, options: Options | None) -> str | None:
+    """Why the network cannot make this reduction with the group's protocol; None if it can.
+
+    Without options it is this host's memory in place of the network.
+    """
     dtypes = {tensor.dtype for tensor in tensors}
     unknown = dtypes - NETWORK_DTYPES.keys()
     if unknown:
@@ -97,8 +100,10 @@ def why_not_words(options: Options) -> str | None:
 
 
 @cache
-def _refusal(options: Options, dtype: str, op: str) -> str | None:
+def _refusal(options: Options | None, dtype: str, op: str) -> str | None:
     """The protocol's answer, asked for once, since operations come by the thousand."""
+    if options is None:
+        return _core.local_refusal(dtype, op)
     return _core.refusal(options.protocol, options.protocol_options, dtype, op)
 
 

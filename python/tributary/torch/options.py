@@ -14,6 +14,7 @@ from tributary.torch import job_name, variables
 TORCH_DEFAULT = timedelta(minutes=30)
 
 FALLBACKS = ("gloo", "error")
+LOCALS = ("on", "off")
 
 #: The default protocol's name, and the protocols that it stands for, by who sums.
 AUTO, AT_SWITCH, AROUND = "auto", "switchml", "ring"
@@ -42,11 +43,15 @@ class Options:
     options: str = ""
     #: What people call the job, in status, logs and metrics; rank 0's counts. The program and its user if None.
     job: str | None = None
+    #: "on": ranks that share a host sum in its memory. "off": they sum in the network; one rank's "off" counts for all.
+    local: str = "on"
 
     def __post_init__(self) -> None:
         """Check the options that can be checked before any rank is asked."""
         if self.fallback not in FALLBACKS:
             raise ValueError(f"TRIBUTARY_FALLBACK is {' or '.join(FALLBACKS)}, not '{self.fallback}'")
+        if self.local not in LOCALS:
+            raise ValueError(f"TRIBUTARY_LOCAL is {' or '.join(LOCALS)}, not '{self.local}'")
         if self.timeout is not None and not self.timeout > 0:
             raise ValueError(f"TRIBUTARY_TIMEOUT is a number of seconds above 0, not {self.timeout}")
         protocols = _core.protocols()

@@ -13,7 +13,6 @@ import torch
 from torch._C._distributed_c10d import Backend
 
 from tributary import _core
-from tributary._core import Pending
 from tributary.errors import ClosedError, ConnectError, MismatchError, UnsupportedError
 from tributary.torch import operators, profile, spread
 from tributary.torch.agreement import Agreement
@@ -28,13 +27,13 @@ from tributary.torch.network import Network
 from tributary.torch.operands import Operands
 from tributary.torch.process import ForkGuard
 from tributary.torch.tensors import Tensors, size_in_bytes
-from tributary.torch.transit import Finish, Transit, entitle
+from tributary.torch.transit import Finish, Handle, Transit, entitle
 from tributary.torch.work import Completer, NetworkWork
 
 log = logging.getLogger("tributary.torch")
 
 #: How an operation starts its collectives: called with a network, and with the timeout as a keyword.
-Start = Callable[..., list[Pending]]
+Start = Callable[..., list[Handle]]
 
 #: Why a group of one rank takes the host path.
 ALONE = "a group of one rank has nothing to sum"
@@ -88,8 +87,10 @@ class Paths(Backend):
 
         Not where ranks' hosts have to help the switches, whose links would carry every rank's shard to every rank.
         """
-        network = self._lane(name).network
-        return _core.rooted_is_unicast(self._present(name).chosen.protocol) and not (network and network.is_spread)
+        members, network = self._present(name), self._lane(name).network
+        if members.is_local:
+            return True
+        return _core.rooted_is_unicast(members.chosen.protocol) and not (network and network.is_spread)
 
     def _spread(self, name: str, tensors: Tensors) -> None:
         """Settle who makes large sums, at the lane's first large operation and now and then, alike on all ranks."""
@@ -151,7 +152,7 @@ class Paths(Backend):
         members = self._present(name)
         if members.main.network is None:
             return ALONE
-        reason = operators.why_not(tensors, reduce_op, members.chosen)
+        reason = operators.why_not(tensors, reduce_op, None if members.is_local else members.chosen)
         if reason:
             operators.refuse_unknown(reason, tensors)
         if reason and members.chosen.fallback == "error":
@@ -161,7 +162,9 @@ class Paths(Backend):
     def _why_not_words(self, name: str) -> str | None:
         """Why the network cannot move words unchanged, or bring a result to one rank alone; None if it can."""
         members = self._present(name)
-        return ALONE if members.main.network is None else operators.why_not_words(members.chosen)
+        if members.main.network is None:
+            return ALONE
+        return None if members.is_local else operators.why_not_words(members.chosen)
 
     def _through_network(
         self,
@@ -182,7 +185,7 @@ class Paths(Backend):
         with profile.spanning(name) as event:
             with self._order:
                 title = self._next_title(name, lane)
-                pending: list[Pending] = []
+                pending: list[Handle] = []
                 try:
                     for start in starts or [Network.barrier]:
                         pending += start(network, timeout=timeout)
@@ -190,13 +193,15 @@ class Paths(Backend):
                     lane.health.note(error)
                     entitle(error, title)
                     raise
-            self._ledger.network(name, size_in_bytes(tensors))
+            if getattr(opts, "asyncOp", True):
+                network.go_on()
+            self._ledger.network(name, size_in_bytes(tensors), network.is_local)
             transit = Transit(title, pending, timeout, lane.hints)
             work = NetworkWork(
                 title, tensors, transit, finish, self._completer, self._callbacks, lane.health, self._ledger
             )
             if event is not None:
-                self._note(name, tensors, "network")
+                self._note(name, tensors, "memory" if network.is_local else "network")
                 event._call_end_callbacks_on_future(work.get_future())
         if finish is not None and getattr(opts, "asyncOp", True):
             # The caller may look at the tensors after a later barrier, without ever waiting for this work.
@@ -207,6 +212,8 @@ class Paths(Backend):
         """The lane's job for operations that only move data, which all ranks join at the same operation."""
         lane = self._lane(name)
         assert lane.network is not None, "groups of one rank take the host path"
+        if lane.network.is_local:
+            return lane.network
         if lane.moves is None:
             try:
                 self._present(name).join_moves(lane)

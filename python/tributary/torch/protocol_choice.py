@@ -40,7 +40,7 @@ def of_shared_links(options: Mapping[str, str]) -> dict[str, str]:
 
     The window that a host measures is too short there: it is for a link that carries the job's own blocks alone.
     """
-    return {"window": "pool", **options}
+    return {"congestion_control": "fixed", **options}
 
 
 def _over_hosts(hosts: Sequence[int]) -> tuple[str, float]:

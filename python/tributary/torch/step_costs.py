@@ -63,7 +63,7 @@ class Steps:
             seconds=seconds,
             waited_s=now.waited_s - before.waited_s,
             under_way_s=now.under_way_s - before.under_way_s,
-            bytes=now.network_bytes + now.host_bytes - before.network_bytes - before.host_bytes,
+            bytes=now.all_bytes - before.all_bytes,
             straggler=int(under_way.argmin()),
             straggler_share=float(_lost(under_way) / seconds),
         )

@@ -7,11 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from tributary._core import Pending
+from tributary._core import LocalPending, Pending
 from tributary.errors import CollectiveTimeoutError
 
 #: What remains to do once all results have come.
 Finish = Callable[[], None]
+
+#: A collective under way, in the network or in this host's memory.
+Handle = Pending | LocalPending
 
 #: A sentence to add to an error's; or what makes a better sentence of the error and its own.
 Hint = str | Callable[[Any, str], str]
@@ -23,7 +26,7 @@ Hints = Mapping[type[Exception], Hint]
 class Transit:
     """The collectives of one operation."""
 
-    def __init__(self, title: str, pending: Sequence[Pending], timeout: float, hints: Hints) -> None:
+    def __init__(self, title: str, pending: Sequence[Handle], timeout: float, hints: Hints) -> None:
         self._title, self._pending, self._timeout, self._hints = title, pending, timeout, hints
 
     def is_done(self) -> bool:

@@ -16,6 +16,7 @@ OF_GROUPS = {
     "TRIBUTARY_PROTOCOL": "protocol",
     "TRIBUTARY_OPTIONS": "options",
     "TRIBUTARY_JOB": "job",
+    "TRIBUTARY_LOCAL": "local",
 }
 
 #: Those that others read: the program, its service, and the tests of this repository. A page names each of them.

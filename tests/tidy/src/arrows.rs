@@ -9,7 +9,7 @@ use crate::{Offences, Source};
 const FOLDERS_OF_CRATES: [&str; 2] = ["crates", "dataplanes"];
 
 /// Each crate with those that it may use.
-const CRATES: [(&str, &[&str]); 12] = [
+const CRATES: [(&str, &[&str]); 13] = [
     ("numeric", &[]),
     ("proto", &["numeric"]),
     ("control", &["numeric", "proto"]),
@@ -19,9 +19,10 @@ const CRATES: [(&str, &[&str]); 12] = [
     ("sim", &["numeric", "proto", "control", "operators"]),
     ("papers", &["numeric", "proto", "control", "sim"]),
     ("explore", &["numeric", "proto", "control"]),
+    ("local", &["numeric"]),
     ("testbed", &[]),
     ("cli", &["numeric", "proto", "control", "net", "sim", "papers", "pspin", "explore", "testbed", "operators"]),
-    ("python", &["numeric", "proto", "control", "net", "sim", "cli", "operators"]),
+    ("python", &["numeric", "proto", "control", "local", "net", "sim", "cli", "operators"]),
 ];
 
 /// What tests may use besides: crate, and whose tests; `*` for all.

@@ -1,9 +1,16 @@
-//! Files of at most 400 lines, functions that fit a screen.
+//! Files of an idea: at most 400 lines, and fewer than 80 only with a reason. Functions that fit a screen.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 
 use crate::{Offences, Source};
 
 const FILE: usize = 400;
+const SMALL_FILE: usize = 80;
 const FUNCTION: usize = 60;
+/// Files that are small for a reason: a path and the reason in each line.
+const REASONS: &str = "tests/tidy/small_files.txt";
 
 /// Notes a file that is too long, and its functions that are.
 pub fn check(source: &Source, offences: &mut Offences) {
@@ -18,6 +25,37 @@ pub fn check(source: &Source, offences: &mut Offences) {
             *longest = lines.max(*longest);
         }
     }
+}
+
+/// Notes files of crates' sources that are small without a reason, and reasons for files that are not small or not there.
+pub fn check_small(root: &Path, sources: &[Source], offences: &mut Offences) {
+    let reasons = fs::read_to_string(root.join(REASONS)).unwrap_or_default();
+    check_reasons(&reasons, sources, offences);
+}
+
+fn check_reasons(reasons: &str, sources: &[Source], offences: &mut Offences) {
+    let lines = reasons.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let mut reasons: BTreeMap<&str, &str> = lines.map(|line| line.split_once(": ").unwrap_or((line, ""))).collect();
+    let is_of_a_crate = |source: &&Source| {
+        let is_below = |folder: &&str| source.path.starts_with(*folder);
+        source.is_rust() && source.path.contains("/src/") && ["crates/", "dataplanes/"].iter().any(is_below)
+    };
+    for source in sources.iter().filter(is_of_a_crate) {
+        let is_small = source.text.lines().count() < SMALL_FILE && !is_contents(source);
+        let has_reason = is_small && reasons.remove(source.path.as_str()).is_some_and(|reason| !reason.is_empty());
+        if is_small && !has_reason {
+            offences.insert(format!("small {}", source.path), 1);
+        }
+    }
+    offences.extend(reasons.keys().map(|path| (format!("reason {path}"), 1)));
+}
+
+/// True if a file is the first page of its folder: it says what the modules are, and has at most a static value.
+fn is_contents(source: &Source) -> bool {
+    let is_first = ["/mod.rs", "/lib.rs", "/main.rs"].iter().any(|name| source.path.ends_with(name));
+    let words = |line: &str| line.trim_start_matches("pub(crate) ").trim_start_matches("pub ").to_string();
+    let declares = |line: &str| ["fn ", "struct ", "enum ", "impl", "trait "].iter().any(|is| line.starts_with(is));
+    is_first && !source.code.lines().map(words).any(|line| declares(&line))
 }
 
 /// Name and lines of every function that has a body, from `fn` to its closing brace.
@@ -71,5 +109,20 @@ mod tests {
         let mut offences = Offences::new();
         check(&Source::new("a.rs", long), &mut offences);
         assert_eq!(offences, Offences::from([("function a.rs f".to_string(), 72)]));
+    }
+
+    #[test]
+    fn a_small_file_needs_a_reason_and_a_reason_a_small_file() {
+        let source =
+            |name: &str, lines: usize| Source::new(&format!("crates/a/src/{name}"), "fn f() {}\n".repeat(lines));
+        let first_page = Source::new("crates/a/src/b/mod.rs", "//! What is here.\npub mod c;\npub use c::C;\n".into());
+        let sources =
+            [source("bare.rs", 79), source("listed.rs", 79), source("large.rs", 80), source("lib.rs", 3), first_page];
+        let reasons =
+            "# why\ncrates/a/src/listed.rs: a table\ncrates/a/src/large.rs: it was small\ncrates/a/src/lib.rs: \n";
+        let mut offences = Offences::new();
+        check_reasons(reasons, &sources, &mut offences);
+        let expected = ["small crates/a/src/bare.rs", "small crates/a/src/lib.rs", "reason crates/a/src/large.rs"];
+        assert_eq!(offences, expected.map(|offence| (offence.to_string(), 1)).into());
     }
 }

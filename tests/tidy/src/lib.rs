@@ -42,6 +42,7 @@ pub fn offences(root: &Path) -> Offences {
         arrows::check_folders(source, &mut offences);
     }
     arrows::check_crates(root, &mut offences);
+    lengths::check_small(root, &sources, &mut offences);
     circles::check(&sources, &mut offences);
     orphans::check(root, &sources, &mut offences);
     embedded::check(root, &sources, &mut offences);
@@ -89,6 +90,10 @@ pub fn write_list(offences: &Offences) -> String {
 pub fn advice(offence: &str) -> &'static str {
     match offence.split(' ').next().unwrap_or_default() {
         "file" => "a file has one purpose and at most 400 lines: split it by purpose",
+        "small" => {
+            "a file below 80 lines is merged with the file that it is read with, or has its reason in tests/tidy/small_files.txt"
+        }
+        "reason" => "this file is not there or not small any more: take its line out of tests/tidy/small_files.txt",
         "function" => "a function fits a screen, 60 lines: name its steps",
         "name" => {
             "protocols are named in their own folders alone: ask the protocol's value what it needs, or take its name as data"

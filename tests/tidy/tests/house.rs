@@ -35,8 +35,8 @@ fn nothing_breaks_a_rule_that_did_not_before_and_what_is_mended_leaves_the_list(
     }
     let mended: Offences = listed
         .into_iter()
-        // Circles move with their modules: their number shrinks in the list when somebody renews it.
-        .filter(|(offence, _)| !offence.starts_with("circles "))
+        // Circles move with their modules, and small files with their branches: these shrink when somebody renews the list.
+        .filter(|(offence, _)| !offence.starts_with("circles ") && !offence.starts_with("small "))
         .filter(|(offence, count)| found.get(offence).copied().unwrap_or_default() < *count)
         .collect();
     assert!(

@@ -11,9 +11,8 @@ use tributary_sim::cores::Shape;
 use tributary_sim::cores::model::{Costs, Design, Handling};
 use tributary_sim::cores::prices::{Code, Prices};
 
-use super::bench::{Bench, Stream, shape};
+use super::bench::{Bench, DesignName, Stream, shape};
 use super::service::{Case, block_gap, equation_1, equation_2};
-use super::timelines::DesignName;
 use crate::{Context, Experiment, Figure, Finding, Findings, ReproduceError, Series};
 
 /// What is run.

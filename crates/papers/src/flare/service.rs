@@ -6,8 +6,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use tributary_sim::cores::model::{Costs, Design, Handling};
 
-use super::bench::{self, Bench, Stream, shape};
-use super::timelines::DesignName;
+use super::bench::{self, Bench, DesignName, Stream, shape};
 use crate::{Context, Experiment, Finding, Findings, ReproduceError};
 
 /// The cases, and their common parameters.

@@ -3,10 +3,9 @@
 use serde::Deserialize;
 use tributary_proto::aggregation::best_effort::Rules;
 use tributary_proto::aggregation::best_effort::wire::Kind;
-use tributary_proto::congestion::Fixed;
-use tributary_proto::congestion::LeadLimit;
-use tributary_proto::congestion::{Ack, Controller, Limits, Progress, Settings};
-use tributary_proto::congestion::{CutRule, ProgressAware};
+use tributary_proto::congestion::{
+    Ack, Controller, CutRule, Fixed, LeadLimit, Limits, Progress, ProgressAware, Settings,
+};
 use tributary_proto::contract::ids::Rank;
 
 use super::star::{Shape, Star};

@@ -2,10 +2,8 @@
 //! what is sent and what arrives.
 
 use tributary_numeric::ReduceOp;
-use tributary_proto::aggregation::best_effort::BestEffortHost;
-use tributary_proto::aggregation::best_effort::BestEffortSwitch;
-use tributary_proto::aggregation::best_effort::Rules;
 use tributary_proto::aggregation::best_effort::wire::{Header, Kind};
+use tributary_proto::aggregation::best_effort::{BestEffortHost, BestEffortSwitch, Rules};
 use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, SharedJob, SharedSwitchConfig};
 use tributary_proto::contract::host::{Collective, Host};
 use tributary_proto::contract::ids::{JobId, JobKey, NodeId, PortId, Rank};

@@ -3,7 +3,6 @@
 mod hardware;
 mod machines;
 mod mix;
-mod rtl;
 mod shares;
 mod speedup;
 mod trees;
@@ -38,6 +37,6 @@ pub static PAPER: Paper = Paper {
         ("trees", read::<trees::Trees>),
         ("mix", read::<mix::Mix>),
         ("hardware", read::<hardware::Hardware>),
-        ("rtl", read::<rtl::Rtl>),
+        ("rtl", read::<hardware::Rtl>),
     ],
 };

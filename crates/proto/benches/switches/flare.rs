@@ -20,7 +20,7 @@ pub fn switch(c: &mut Criterion) {
 }
 
 fn subject(k: u16, design: &str) -> Subject {
-    let job = setup::job(&PROTOCOL, k, &[("design", design), ("window", "pool")]);
+    let job = setup::job(&PROTOCOL, k, &[("design", design), ("congestion_control", "fixed")]);
     let (pipeline, updates) = (setup::pipeline(&PROTOCOL, &job), setup::updates(&PROTOCOL, &job, 0.5f32));
     Subject {
         pipeline,

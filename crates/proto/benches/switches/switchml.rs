@@ -18,7 +18,7 @@ pub fn switch(c: &mut Criterion) {
 }
 
 fn subject(k: u16) -> Subject {
-    let job = setup::job(&PROTOCOL, k, &[("numbers", "fixed"), ("window", "pool")]);
+    let job = setup::job(&PROTOCOL, k, &[("numbers", "fixed"), ("congestion_control", "fixed")]);
     let (pipeline, updates) = (setup::pipeline(&PROTOCOL, &job), setup::updates(&PROTOCOL, &job, 7i32));
     Subject {
         pipeline,

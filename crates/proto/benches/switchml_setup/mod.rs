@@ -21,7 +21,8 @@ pub const KEY: JobKey = JobKey(2);
 
 /// A job that sums so.
 pub fn job(elements_per_packet: u16, numbers: &str) -> JobConfig {
-    let chosen = [("numbers", numbers), ("window", "pool")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let chosen = [("numbers", numbers), ("congestion_control", "fixed")]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()));
     let chosen = BTreeMap::from(chosen);
     JobConfig {
         job: JOB,

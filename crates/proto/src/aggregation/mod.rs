@@ -8,11 +8,11 @@
 //! | fits none of these | [`life`], and a host and a switch of its own | PANAMA, Canary, Flare (sparse) |
 //!
 //! Shared by the families:
-//! - sums in a fixed order: [`ordered`], [`mod@reference`];
+//! - sums in a fixed order: [`ordered`], with the [`reference`] that computes them without a network;
 //! - a host's collectives: [`life`] cuts them into blocks, completes them and fails them, [`agreement`] is how ranks agree
 //!   on a block's exponent, [`shutdown`] lets a host leave when nobody needs its server any more;
 //! - bodies of notices: [`report`], and [`missing_ranks`], which gathers reports through all levels;
-//! - a switch's bookkeeping: [`block_sizes`], with the format of vectors, [`ranks`], [`modulo`].
+//! - a switch's bookkeeping: [`block_sizes`]; [`Ranks`](missing_ranks::Ranks), [`modulo`].
 
 pub(crate) mod agreement;
 pub mod best_effort;
@@ -21,12 +21,10 @@ pub(crate) mod life;
 pub(crate) mod missing_ranks;
 pub(crate) mod modulo;
 pub mod ordered;
-pub(crate) mod ranks;
-pub(crate) mod reference;
 pub(crate) mod report;
 pub(crate) mod shutdown;
 pub(crate) mod slots;
 
 pub use agreement::ExponentHint;
-pub use reference::reference;
+pub use ordered::reference;
 pub use report::Report;

@@ -20,10 +20,10 @@ use std::ops::Range;
 use tributary_numeric::Lanes;
 
 pub use self::forest::{Forest, cover};
-pub use self::load::reference;
+pub use self::load::{reference, reference_of};
 use self::own::Own;
-pub use self::rule::{Arrangement, Rule, Scaled};
-use self::rule::{Step, VectorFormat};
+use self::rule::Step;
+pub use self::rule::{Arrangement, Rule, Scaled, VectorFormat};
 
 /// Nodes begin at multiples of this, where the kernels are fastest.
 const ALIGNMENT: usize = 64;

@@ -79,16 +79,6 @@ impl Measured {
         }
     }
 
-    /// A packet had to wait for the window.
-    pub fn on_limited(&mut self) {
-        self.round.was_limited = true;
-    }
-
-    /// Nothing is under way any more: the next acknowledgement begins a round.
-    pub fn on_idle(&mut self) {
-        self.round = Round::default();
-    }
-
     fn end_round(&mut self, round: &Round, elapsed: Span) {
         let rate = f64::from(round.acks) / elapsed.as_secs_f64().max(1e-9);
         let fastest = |rates: &[f64]| rates.iter().copied().fold(0.0, f64::max);
@@ -129,6 +119,15 @@ impl Controller for Measured {
         let ended = std::mem::replace(&mut self.round, Round { began: Some(ack.now), ..Round::default() });
         self.round.was_limited = ack.limited;
         self.end_round(&ended, elapsed);
+    }
+
+    fn on_limited(&mut self) {
+        self.round.was_limited = true;
+    }
+
+    /// The next acknowledgement begins a round.
+    fn on_idle(&mut self) {
+        self.round = Round::default();
     }
 
     /// What is lost is not acknowledged, so the rate falls by itself.

@@ -8,8 +8,8 @@
 //! | [`progress_aware`] | DCTCP whose cuts depend on how far a rank is ahead | PA-ATP (its CWD) |
 //! | [`lead_limit`] | not a [`Controller`]: how far a rank may be ahead of the last result | PA-ATP (its AWD) |
 //! | [`rank_synchronous::result_clocked`] | a DCTCP that follows results alone, so that all ranks have the same window | PANAMA |
-//! | [`measured`] | as much as the measured rate and round trip need | SwitchML, Flare |
-//! | [`fixed`] | a constant window | nobody |
+//! | [`measured`] | as much as the measured rate and round trip need | SwitchML, Flare, parameter servers |
+//! | [`fixed`] | a constant window | the same in simulations: the whole pool |
 //! | [`swift`] | keeps the delay near a target (Swift, SIGCOMM 2020) | nobody |
 //!
 //! A sender tells its [`Controller`] what happens to its packets, and the controller answers with a window and a pace.
@@ -28,8 +28,8 @@ mod marking;
 pub(crate) mod measured;
 pub(crate) mod progress_aware;
 pub(crate) mod rank_synchronous;
-mod rtt;
 pub(crate) mod swift;
+mod timing;
 
 use std::fmt;
 
@@ -41,8 +41,9 @@ pub use self::marking::Marking;
 pub use self::progress_aware::{CutRule, ProgressAware};
 pub use self::rank_synchronous::result_clocked::ResultClocked;
 pub use self::rank_synchronous::{RankSynchronous, ResultAck};
-pub use self::rtt::RttEstimator;
 pub use self::swift::Swift;
+pub(crate) use self::timing::Pacer;
+pub use self::timing::RttEstimator;
 use crate::contract::options::{Kind, OptionSpec, Options};
 use crate::contract::time::{Span, Time};
 
@@ -86,6 +87,12 @@ pub trait Controller: ControllerState + fmt::Debug + Send {
     /// A packet that was acknowledged before turns out to have met a long queue, as the result says in protocols that
     /// acknowledge contributions.
     fn on_late_mark(&mut self) {}
+
+    /// A packet that is ready has to wait for the window.
+    fn on_limited(&mut self) {}
+
+    /// Nothing is under way any more.
+    fn on_idle(&mut self) {}
 
     /// A packet was lost. True if the window is cut for it; false if a cut has already answered losses of this window.
     fn on_loss(&mut self, loss: Loss) -> bool;

@@ -10,8 +10,8 @@ use super::sparse::layout::{OPTIONS, of_density, packets_of_a_result};
 use super::sparse::{self, SparseHost, SparseSwitch};
 use super::wire::{self, Order, Says};
 use crate::aggregation::ordered::{Arrangement, nodes_needed};
-use crate::aggregation::reference::reference;
-use crate::aggregation::slots::host::{Epochs, SendWindow};
+use crate::aggregation::reference;
+use crate::aggregation::slots::host::{Epochs, SIMULATED_WINDOW, WINDOW_OPTIONS};
 use crate::aggregation::slots::{Dialect, SlotHost, SlotSwitch, switch};
 use crate::contract::config::{HostConfig, SwitchConfig};
 use crate::contract::custom_op::{CustomOp, OrderDependence};
@@ -23,7 +23,7 @@ use crate::contract::sum_tree::{SumOrder, SumTree};
 use crate::contract::switch::Switch;
 use crate::contract::tensor::{Primitive, Spec};
 use crate::contract::values::Values;
-use crate::reliability::layout;
+use crate::reliability::slot_lists;
 
 /// Flare (De Sensi et al., SC 2021): every type and operator in the switch, in one switch or in levels,
 /// of dense tensors or, where a job is for them, of sparse ones.
@@ -42,7 +42,7 @@ pub static PROTOCOL: Protocol = Protocol {
     switch: Some(make_switch),
     recompute: Some(reference),
     describe,
-    tree_of: |job, packet| layout::tree_of(job, describe(packet).slot),
+    tree_of: |job, packet| slot_lists::tree_of(job, describe(packet).slot),
     ..Protocol::BASE
 };
 
@@ -121,7 +121,7 @@ pub const SET: OptionSet = OptionSet {
     packets_of_a_result,
     custom_ops: Some(of_operators),
     order,
-    simulated: &[SendWindow::SIMULATED],
+    simulated: SIMULATED_WINDOW,
     ..OptionSet::new(
         "flare",
         &[
@@ -154,7 +154,8 @@ pub const SET: OptionSet = OptionSet {
             },
             NarrowBlocks::OPTION,
             OptionSpec::CUSTOM_OPS,
-            SendWindow::OPTION,
+            WINDOW_OPTIONS[0],
+            WINDOW_OPTIONS[1],
             OPTIONS[0],
             OPTIONS[1],
             OPTIONS[2],

@@ -2,16 +2,16 @@
 //! its own.
 //!
 //! Start with [`wire`]; then the switch's rule (`switch/heads.rs`, §5), the recovery from losses
-//! (`switch/recovery.rs`), and the worker: [`host`], whose window (`host/window.rs`) is the paper's figure 5.
+//! (`switch/recovery.rs`), and the worker: [`host`], whose window (`congestion/rank_synchronous`) is the paper's
+//! figure 5.
 //! `docs/protocols/panama.md` goes through the paper section by section.
 
 mod host;
 mod options;
-mod partial;
 mod switch;
 pub mod wire;
 
-use crate::aggregation::reference::reference;
+use crate::aggregation::reference;
 use crate::contract::options::Options;
 use crate::contract::protocol::{Placement, Protocol, Refusal, check_meaning};
 use crate::contract::tensor::Spec;
@@ -43,7 +43,7 @@ pub static PROTOCOL: Protocol = Protocol {
 /// other operators would give a result that nobody asked for.
 fn check(spec: &Spec, options: &Options) -> Result<(), Refusal> {
     check_meaning("panama", spec)?;
-    if options::Quorum::of(options).is_some() && !partial::may_lack_ranks(spec) && spec.elements > 0 {
+    if options::Quorum::of(options).is_some() && !options::may_lack_ranks(spec) && spec.elements > 0 {
         let why = " of some of the ranks";
         let instead =
             "what leaves ranks out is an avg of floats on all ranks; use op=avg, or leave the option partial out";

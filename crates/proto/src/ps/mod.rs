@@ -6,27 +6,29 @@
 //! Servers are *dedicated*, on hosts of their own, or *colocated*, one with every worker, which halves the capacity of
 //! the worker's link for its own data.
 //!
-//! Start with [`PsHost`]; the server's half is in `server.rs`, and `shutdown.rs` is how colocated servers leave.
+//! Start with [`PsHost`]; the server's half is in `server.rs`, with the packets by which colocated servers leave.
 //! Packets and machines are SwitchML's: this folder needs SwitchML's folder.
 
-mod protocol;
 mod server;
-mod shutdown;
 
-pub use self::protocol::PROTOCOL;
-use self::server::Server;
+use self::server::{LEAVING, LEAVING_LEN, PARTED, Server, emit_leaving, is_needed, parse_leaving, word_of};
 use crate::aggregation::shutdown::Shutdown;
+use crate::aggregation::slots::host::{SIMULATED_WINDOW, WINDOW_OPTIONS};
 use crate::contract::config::{HostConfig, JobConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
 use crate::contract::ids::{OpId, Rank, ServerId, TreeId};
+use crate::contract::numbers::{NarrowBlocks, Numbers};
+use crate::contract::options::OptionSet;
 use crate::contract::packet::{Addr, Packet, Transmit};
+use crate::contract::protocol::{Description, Protocol};
 use crate::contract::state::HostState;
 use crate::contract::time::Time;
 use crate::contract::values::Values;
-use crate::contract::wire::Common;
-use crate::switchml::SwitchMlHost;
-use crate::switchml::wire::Kind;
+use crate::contract::wire::{Common, kind};
+use crate::reliability::recovery::Order;
+use crate::switchml::wire::{HEADER_LEN, Kind, describe as describe_packet};
+use crate::switchml::{SwitchMlHost, check};
 
 /// A worker, a server, or both. The server of tree `c` is server `c`.
 #[derive(Clone, Hash)]
@@ -49,7 +51,7 @@ pub struct PsHost {
 impl PsHost {
     /// A worker, which is also a server if `config.serves` says so. `config.job.trees` is the number of servers.
     pub fn worker(values: Values, config: &HostConfig) -> PsHost {
-        let shutdown = shutdown::is_needed(&config.job, config).then(|| Shutdown::new(config));
+        let shutdown = is_needed(&config.job, config).then(|| Shutdown::new(config));
         PsHost { worker: Some(SwitchMlHost::new(values, config)), shutdown, ..PsHost::server(values, config) }
     }
 
@@ -73,8 +75,8 @@ impl PsHost {
 
     fn receive(&mut self, now: Time, from: Addr, packet: Packet<'_>) -> Result<(), DropReason> {
         let code = Common::parse_kind(packet.bytes, &self.job.common())?;
-        if let (Some(word), Some(shutdown)) = (shutdown::word(code), &mut self.shutdown) {
-            let (rank, count) = shutdown::parse(from, packet.bytes)?;
+        if let (Some(word), Some(shutdown)) = (word_of(code), &mut self.shutdown) {
+            let (rank, count) = parse_leaving(from, packet.bytes)?;
             return shutdown.receive(now, word, rank, count);
         }
         let kind = Kind::of(packet.bytes)?;
@@ -175,7 +177,7 @@ impl Host for PsHost {
     fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
         if let Some(said) = self.shutdown.as_mut().and_then(Shutdown::poll) {
             self.stats.packets_sent += 1;
-            return Some(shutdown::emit(&self.job, said, buf));
+            return Some(emit_leaving(&self.job, said, buf));
         }
         // A packet that one half keeps here may give the other half something to send. The loop ends when both in turn
         // have nothing to send.
@@ -235,4 +237,34 @@ fn of_servers(error: CollectiveError) -> CollectiveError {
         }
         error => error,
     }
+}
+
+/// Parameter servers (SwitchML §6.1): hosts sum, slot by slot.
+pub static PROTOCOL: Protocol = Protocol {
+    code: 4,
+    name: "ps",
+    about: "parameter servers sum, on hosts of their own or one with each worker",
+    header_len: HEADER_LEN,
+    options: OptionSet {
+        simulated: SIMULATED_WINDOW,
+        ..OptionSet::new(
+            "ps",
+            &[Numbers::OPTION, NarrowBlocks::OPTION, WINDOW_OPTIONS[0], WINDOW_OPTIONS[1], Order::OPTION],
+        )
+    },
+    numbers: Numbers::chosen,
+    check: |spec, options| check("ps", spec, options),
+    host: |values, config| Box::new(PsHost::worker(values, config)),
+    server: Some(|values, config| Box::new(PsHost::server(values, config))),
+    describe,
+    ..Protocol::BASE
+};
+
+fn describe(bytes: &[u8]) -> Description {
+    let kind = match bytes.get(kind::AT) {
+        Some(&LEAVING) => "Leaving",
+        Some(&PARTED) => "Parted",
+        _ => return describe_packet(bytes),
+    };
+    Description { kind, slot: None, header_len: LEAVING_LEN, has_vector: false }
 }

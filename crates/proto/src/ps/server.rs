@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use crate::contract::config::{JobConfig, SwitchConfig};
+use crate::aggregation::shutdown::Word;
+use crate::contract::config::{HostConfig, JobConfig, SwitchConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{PortId, Rank, TreeId};
 use crate::contract::packet::{Addr, Ecn, Packet, PacketMut, Transmit};
@@ -10,7 +11,7 @@ use crate::contract::rate_limit::QueryLimit;
 use crate::contract::switch::{MIN_TRANSMIT_LEN, NoQueues, Switch, Verdict};
 use crate::contract::time::Time;
 use crate::contract::values::{FINGERPRINT_LEN, Values};
-use crate::contract::wire::kind;
+use crate::contract::wire::{COMMON_LEN, Common, kind};
 use crate::switchml::SwitchMl;
 use crate::switchml::wire::HEADER_LEN;
 
@@ -133,4 +134,50 @@ impl Server {
         bytes.resize(self.longest, 0);
         bytes
     }
+}
+
+// The packets by which colocated servers leave ([`crate::aggregation::shutdown`]).
+//
+// ```text
+//  16              24
+//  | collectives   |
+// ```
+
+/// The sender has completed this many collectives and leaves. The first kind that SwitchML will not use.
+pub const LEAVING: u8 = 32;
+/// The sender, too, has completed this many collectives.
+pub const PARTED: u8 = 33;
+/// Bytes of either packet.
+pub const LEAVING_LEN: usize = COMMON_LEN + 8;
+
+/// The word of a kind; `None` for other kinds.
+pub fn word_of(kind: u8) -> Option<Word> {
+    match kind {
+        LEAVING => Some(Word::Leaving),
+        PARTED => Some(Word::Parted),
+        _ => None,
+    }
+}
+
+/// The sender of a word and its number of collectives. The common header was checked.
+pub fn parse_leaving(from: Addr, bytes: &[u8]) -> Result<(Rank, u64), DropReason> {
+    let Addr::Worker(rank) = from else { return Err(DropReason::NotAMember) };
+    let count: &[u8; 8] = bytes[COMMON_LEN..].first_chunk().ok_or(DropReason::Truncated)?;
+    if bytes.len() != LEAVING_LEN {
+        return Err(DropReason::BadLength);
+    }
+    Ok((rank, u64::from_be_bytes(*count)))
+}
+
+/// Writes a word.
+pub fn emit_leaving(job: &JobConfig, (to, word, count): (Rank, Word, u64), buf: &mut [u8]) -> Transmit {
+    let kind = if word == Word::Leaving { LEAVING } else { PARTED };
+    Common { kind, ..job.common() }.emit(buf);
+    buf[COMMON_LEN..LEAVING_LEN].copy_from_slice(&count.to_be_bytes());
+    Transmit { to: Addr::Worker(to), len: LEAVING_LEN, wire_len: LEAVING_LEN, ecn: Ecn::NotCapable }
+}
+
+/// True for one of several hosts that are workers and servers.
+pub fn is_needed(job: &JobConfig, config: &HostConfig) -> bool {
+    config.serves.is_some() && job.world_size > 1
 }

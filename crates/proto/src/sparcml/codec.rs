@@ -5,9 +5,9 @@ use std::ops::Range;
 use tributary_numeric as numeric;
 use tributary_numeric::{Combine, DType, ReduceOp};
 
+use super::INDEX_LEN;
 use super::chunk::{Chunk, Data, is_present};
-use super::options::INDEX_LEN;
-use crate::aggregation::block_sizes::VectorFormat;
+use crate::aggregation::ordered::VectorFormat;
 use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
 use crate::contract::tensor::{Spec, Tensor};
 use crate::contract::values::{FINGERPRINT_LEN, Values};

@@ -9,7 +9,7 @@ use super::chunk::{self, Chunk};
 use super::codec::{Blocks, Codec, ReadBlock, Shape, shape};
 use super::plan::Plan;
 use super::wire::{self, Data};
-use crate::aggregation::block_sizes::VectorFormat;
+use crate::aggregation::ordered::VectorFormat;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::tensor::Spec;
 use crate::contract::time::Time;

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::options::Algorithm;
+use super::Algorithm;
 use crate::contract::ids::Rank;
 
 /// What a rank sends in a step.

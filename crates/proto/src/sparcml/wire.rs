@@ -1,7 +1,7 @@
 //! SparCML's packets behind the common header. Big-endian; `docs/protocols/sparcml.md` draws them.
 
 use super::codec::Shape;
-use crate::aggregation::block_sizes::VectorFormat;
+use crate::aggregation::ordered::VectorFormat;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::protocol::Description;
 use crate::contract::tensor::Spec;

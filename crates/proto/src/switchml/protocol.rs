@@ -5,7 +5,7 @@ use tributary_numeric::BlockExponent;
 use super::wire::{self, ExponentHint, Kind};
 use super::{SwitchMl, SwitchMlHost};
 use crate::aggregation::ordered::{Arrangement, nodes_needed};
-use crate::aggregation::slots::host::{Epochs, SendWindow};
+use crate::aggregation::slots::host::{Epochs, SIMULATED_WINDOW, WINDOW_OPTIONS};
 use crate::aggregation::slots::{self, Dialect};
 use crate::contract::config::HostConfig;
 use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
@@ -13,8 +13,8 @@ use crate::contract::options::{OptionSet, Options};
 use crate::contract::protocol::{Placement, Protocol, Refusal};
 use crate::contract::tensor::Spec;
 use crate::contract::values::Values;
-use crate::reliability::layout;
 use crate::reliability::recovery::Order;
+use crate::reliability::slot_lists;
 
 /// SwitchML (Sapio et al., NSDI 2021): self-clocked slots in one switch, or in levels of switches.
 pub static PROTOCOL: Protocol = Protocol {
@@ -25,8 +25,11 @@ pub static PROTOCOL: Protocol = Protocol {
     placement: Placement::Trees,
     rooted_is_unicast: true,
     options: OptionSet {
-        simulated: &[SendWindow::SIMULATED],
-        ..OptionSet::new("switchml", &[Numbers::OPTION, NarrowBlocks::OPTION, SendWindow::OPTION, Order::OPTION])
+        simulated: SIMULATED_WINDOW,
+        ..OptionSet::new(
+            "switchml",
+            &[Numbers::OPTION, NarrowBlocks::OPTION, WINDOW_OPTIONS[0], WINDOW_OPTIONS[1], Order::OPTION],
+        )
     },
     numbers: Numbers::chosen,
     check: |spec, options| check("switchml", spec, options),
@@ -34,7 +37,7 @@ pub static PROTOCOL: Protocol = Protocol {
     host: |values, config| Box::new(SwitchMlHost::new(values, config)),
     switch: Some(|values, config| Box::new(SwitchMl::new(values, config))),
     describe: wire::describe,
-    tree_of: |job, packet| layout::tree_of(job, wire::describe(packet).slot),
+    tree_of: |job, packet| slot_lists::tree_of(job, wire::describe(packet).slot),
     ..Protocol::BASE
 };
 

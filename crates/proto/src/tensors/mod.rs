@@ -2,7 +2,6 @@
 //! either; and real elements whose results are known beforehand.
 
 mod checked;
-mod coverage;
 mod elements;
 mod fingerprint;
 mod ledger;

@@ -232,7 +232,7 @@ fn a_server_that_was_started_again_before_the_sum_was_full_answers_the_sum() {
         let mut fabric = one_block(protocol, &[3]);
         fabric.run_until(at_us(50));
         assert_eq!((fabric.in_use(), results(&fabric, |_| true)), (1, 0), "{protocol}");
-        fabric.restart_server(4);
+        fabric.restart_host(4);
         fabric.run(Span::from_millis(30));
         let sums: Vec<u16> = fabric.sent.iter().filter(|sent| sent.kind == Kind::Sum).map(|s| s.header.count).collect();
         assert_eq!((sums, results(&fabric, |sent| sent.from == NodeId(4))), (vec![4], 1), "{protocol}");
@@ -255,7 +255,7 @@ fn a_result_that_was_lost_and_whose_server_was_started_again_is_not_made_again_o
         fabric.run_until(at_us(50));
         assert_eq!((fabric.in_use(), results(&fabric, |sent| sent.from == NodeId(4))), (0, 1), "{protocol}");
         let before = fabric.sent.len();
-        fabric.restart_server(4);
+        fabric.restart_host(4);
         fabric.run(Span::from_millis(40));
         let after = &fabric.sent[before..];
         let count = |kind, node| after.iter().filter(|sent| sent.kind == kind && sent.from == NodeId(node)).count();
@@ -285,7 +285,7 @@ fn a_server_that_has_lost_all_that_it_knew_gives_no_wrong_result() {
                 fabric.submit(rank, Collective { deadline: Some(at_us(20_000)), ..tensor });
             }
             fabric.run_until(at_us(us));
-            fabric.restart_server(5);
+            fabric.restart_host(5);
             fabric.run(Span::from_millis(40));
             let (expected, mut ended) = (expected(4, ELEMENTS), 0);
             for rank in 0..4 {

@@ -3,7 +3,6 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 
-mod cables;
 mod dedicated_servers;
 mod doubles;
 mod exchanges;

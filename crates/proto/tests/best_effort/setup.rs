@@ -2,7 +2,7 @@
 
 use tributary_numeric::{Element, ReduceOp};
 use tributary_proto::aggregation::best_effort::LEVELS_OPTION;
-use tributary_proto::contract::config::{FabricPlan, JobConfig, SharedSwitchConfig, TimerConfig};
+use tributary_proto::contract::config::{JobConfig, SharedSwitchConfig, TimerConfig};
 use tributary_proto::contract::host::{Collective, HostEvent};
 use tributary_proto::contract::ids::{JobId, JobKey, NodeId};
 use tributary_proto::contract::protocol::Protocol;
@@ -64,15 +64,6 @@ pub fn timers() -> TimerConfig {
 
 pub fn at_us(us: u64) -> Time {
     Time::ZERO + Span::from_micros(us)
-}
-
-/// The plan of a fabric of which each host's first cable leads to its switch.
-pub fn plan(cables: &[Vec<NodeId>], hosts: u32) -> FabricPlan {
-    FabricPlan {
-        hosts: (0..hosts).map(NodeId).collect(),
-        switches: cables[..hosts as usize].iter().map(|peers| peers[0]).collect(),
-        roots: [].into(),
-    }
 }
 
 pub fn collective<T: Element>(values: Vec<T>, op: ReduceOp) -> Collective {

@@ -151,7 +151,7 @@ fn a_switch_that_restarts_costs_the_blocks_in_its_memory() {
         (0..world_size).for_each(|rank| fabric.submit(rank, collective(input(rank, 800), ReduceOp::Sum)));
         fabric.run_until(Time::ZERO + Span::from_nanos(at));
         let in_use = fabric.in_use_at(switch);
-        fabric.restart(NodeId((world_size + switch) as u32));
+        fabric.restart(switch);
         fabric.run(PATIENCE);
         check(&mut fabric, 800);
         let reissues = sum_of(&fabric, |stats| stats.reissues);
@@ -170,7 +170,7 @@ fn a_dead_spine_is_avoided_as_soon_as_packets_take_other_ways() {
     fabric.alive[dead.index()] = false;
     fabric.run(Span::from_micros(300));
     assert!(fabric.events.iter().all(Vec::is_empty), "everything goes through the dead one");
-    fabric.choice = Box::new(|_, _, ways| ways - 1);
+    fabric.choice = Box::new(|_, ways| ways - 1);
     fabric.run(PATIENCE);
     check(&mut fabric, 800);
     let reissues = sum_of(&fabric, |stats| stats.reissues);

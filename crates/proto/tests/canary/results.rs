@@ -6,7 +6,8 @@ use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 
-use crate::fabric::{DELAY, Fabric};
+use crate::fabric::Fabric;
+use crate::harness::fabric::{Cables, DELAY};
 use crate::setup::{switch_config, switch_with};
 
 pub fn collective<T: Element>(values: Vec<T>, op: ReduceOp) -> Collective {
@@ -62,7 +63,7 @@ fn integers_are_summed_exactly_on_every_shape() {
 fn packets_may_go_any_way() {
     let mut fabric = Fabric::leaf_spine(4, 4, 3, 32, switch_config());
     let mut turn = 0usize;
-    fabric.choice = Box::new(move |_, _, _| {
+    fabric.choice = Box::new(move |_, _| {
         turn += 1;
         turn * 7919 % 31
     });
@@ -166,7 +167,7 @@ fn figure_5() {
     let cables = [vec![4], vec![4], vec![5], vec![4, 5], vec![0, 1, 3], vec![2, 3]];
     let cables = cables.into_iter().map(|peers| peers.into_iter().map(NodeId).collect()).collect();
     let config = switch_with(&[("descriptors", "1"), ("lease", "100 ms")]);
-    let mut fabric = Fabric::new(cables, 3, vec![NodeId(3)], 2, config);
+    let mut fabric = Fabric::with_roots(Cables(cables), 3, vec![NodeId(3)], 2, config);
     // Two blocks; the second, led by host 1, takes the only entry of S2 first.
     fabric.fate = Box::new(|sent| match (sent.from, sent.header.id) {
         (NodeId(2), 0) => crate::fabric::Fate::IsLate(Span::from_nanos(10)),

@@ -87,7 +87,7 @@ fn hosts_send_and_get_two_bytes_an_element_and_switches_send_sums_of_four() {
     let is_host = |node: NodeId| node.index() < 4;
     let vectors = |kind, from_host: bool| -> Vec<usize> {
         let fits = fabric.sent.iter().filter(|sent| sent.kind == kind && is_host(sent.from) == from_host);
-        let mut lengths: Vec<usize> = fits.map(|sent| sent.vector_bytes).filter(|&bytes| bytes > 0).collect();
+        let mut lengths: Vec<usize> = fits.map(|sent| sent.vector_bytes()).filter(|&bytes| bytes > 0).collect();
         lengths.sort_unstable();
         lengths.dedup();
         lengths

@@ -10,6 +10,8 @@
 
 pub mod encoded;
 pub mod events;
+pub mod fabric;
+pub mod fate;
 pub mod golden;
 pub mod hosts;
 pub mod link;

@@ -4,9 +4,7 @@
 
 use std::collections::VecDeque;
 
-use tributary_proto::congestion::Dctcp;
-use tributary_proto::congestion::Marking;
-use tributary_proto::congestion::{Ack, Controller, Limits, RankSynchronous, ResultAck, ResultClocked};
+use tributary_proto::congestion::{Ack, Controller, Dctcp, Limits, Marking, RankSynchronous, ResultAck, ResultClocked};
 
 /// Packets, each of which takes the cable for a tick; the way back takes as many ticks.
 const BACK: u64 = 5;

@@ -3,6 +3,7 @@
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::host::Host;
 use tributary_proto::contract::ids::{JobId, JobKey};
+use tributary_proto::ring::PROTOCOL;
 
 pub use crate::harness::hosts::{check_sums, collective, errors, input, output, reduce, separate, submit_all};
 use crate::harness::link::LinkConfig;
@@ -19,7 +20,7 @@ pub fn job(world_size: u16, elements_per_packet: u16) -> JobConfig {
         elements_per_packet,
         trees: 1,
         levels: false,
-        options: Default::default(),
+        options: PROTOCOL.options.defaults(),
     }
 }
 

@@ -2,7 +2,7 @@
 //! bytes.
 
 use tributary_numeric::{Combine, DType, Element, ReduceOp, bf16, f16, native};
-use tributary_proto::aggregation::ordered::reference;
+use tributary_proto::aggregation::ordered::reference_of;
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::host::HostEvent;
 
@@ -50,7 +50,7 @@ pub fn vector<T: Element>(input: &[T]) -> Vec<u8> {
 fn at_home<T: Element>(inputs: &[Vec<T>], op: ReduceOp) -> Vec<u8> {
     let combine = native(T::DTYPE, op).unwrap();
     let vectors: Vec<Vec<u8>> = inputs.iter().map(|input| vector(input)).collect();
-    finished(combine, reference(&vectors, combine), op, inputs.len(), vectors[0].len())
+    finished(combine, reference_of(&vectors, combine), op, inputs.len(), vectors[0].len())
 }
 
 fn finished(combine: &Combine, mut lanes: Vec<u8>, op: ReduceOp, world_size: usize, len: usize) -> Vec<u8> {
@@ -168,12 +168,12 @@ fn in_levels_the_bits_are_those_of_the_tree() {
     let inputs: Vec<Vec<f32>> = (0..6).map(|rank| floats(rank, 500)).collect();
     let combine = native(DType::F32, ReduceOp::Sum).unwrap();
     let rack = |ranks: [usize; 3]| {
-        let lanes = reference(&ranks.map(|rank| vector(&inputs[rank])), combine);
+        let lanes = reference_of(&ranks.map(|rank| vector(&inputs[rank])), combine);
         let mut partial = vec![0; lanes.len()];
         (combine.load_partial)(&lanes, &mut partial);
         partial
     };
-    let lanes = reference(&[rack([0, 2, 4]), rack([1, 3, 5])], combine);
+    let lanes = reference_of(&[rack([0, 2, 4]), rack([1, 3, 5])], combine);
     let expected = finished(combine, lanes, ReduceOp::Sum, 6, 4 * 500);
     for (seed, link) in [(1, LinkConfig::default()), (2, lossy()), (3, lossy())] {
         assert!(reduce(&mut tree(seed, link, &[2, 3], &job), &inputs, ReduceOp::Sum) == expected, "seed {seed}");

@@ -14,7 +14,6 @@ pub(crate) mod handlers;
 pub mod model;
 pub mod operators;
 pub mod prices;
-mod shape;
 pub mod steps;
 #[cfg(test)]
 mod tests;
@@ -26,8 +25,8 @@ use tributary_proto::contract::work::Needs;
 
 use counters::{Counters, Level};
 use handlers::{Blocks, Step, Task};
-pub(crate) use shape::Fetching;
-pub use shape::{Shape, Subset};
+pub(crate) use model::Fetching;
+pub use model::{Shape, Subset};
 use steps::{Kind, Machine, Spent};
 
 /// The properties of a packet that matter to the processor.

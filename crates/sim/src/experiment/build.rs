@@ -55,7 +55,7 @@ pub fn build(config: &Config) -> Result<Simulation, ConfigError> {
         let job = installed.map_err(|error| invalid(error.to_string()))?;
         simulation.traffic.jobs.get_mut(job).late = late;
     }
-    super::cores::set(config, &mut simulation)?;
+    super::programs::set(config, &mut simulation)?;
     if let Some(memory) = config.network.switch_memory {
         simulation.share_memory(memory.0).map_err(|error| invalid(error.to_string()))?;
     }

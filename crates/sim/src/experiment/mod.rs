@@ -1,16 +1,14 @@
 //! From a file to a report: builds the network of a [`Config`], runs it, and measures.
 
 mod build;
-mod cores;
-mod custom_op;
 mod faults;
 mod hosts;
 mod plan;
+mod programs;
 mod sampling;
 mod threads;
 mod traffic;
 mod training;
-mod warnings;
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -18,16 +16,19 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
+use tributary_proto::congestion::dctcp;
+use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
 
-pub use build::build;
-
+use self::plan::switch_options;
 use self::sampling::Sampler;
-use crate::config::{Config, ConfigError, Flows, Sizes};
+use crate::config::{Config, ConfigError, Flows, JobSection, Pattern, Routing, Sizes, Transport};
 use crate::engine::Simulation;
 use crate::provenance::sha256;
 use crate::report::{Report, Stop};
-use crate::topology::window_end;
+use crate::routing::Table;
+use crate::topology::{Graph, window_end};
+pub use build::build;
 
 /// The progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -69,7 +70,7 @@ pub struct NamedFile {
 
 /// The files that an experiment names, with the hash of what they contain now.
 pub fn named_files(config: &Config) -> Vec<NamedFile> {
-    let operators = config.jobs.iter().filter_map(custom_op::file);
+    let operators = config.jobs.iter().filter_map(programs::file);
     let cycles = config.switches.cores.iter().filter_map(|cores| cores.operators.clone());
     let traffic = config.traffic.iter().flat_map(|section| {
         let sizes = match &section.sizes {
@@ -107,7 +108,7 @@ pub fn run_on_threads(
     let begun = Instant::now();
     let mut simulation = build(config)?;
     let mut sampler = Sampler::new(config, &simulation)?;
-    let warnings = warnings::warnings(config, simulation.graph())?;
+    let warnings = warnings(config, simulation.graph())?;
     let set_up = begun.elapsed();
     let begun = Instant::now();
     let stop = match simulation.graph().lookahead() {
@@ -175,4 +176,53 @@ fn advance(
 fn last_moment(simulation: &Simulation) -> Time {
     let now = simulation.fabric.now;
     simulation.graph().lookahead().map_or(now, |lookahead| Time(window_end(now, lookahead).0 - 1))
+}
+
+// What a file most likely does not mean: it runs, and its report says so.
+
+/// The warnings about a file, each a sentence.
+fn warnings(config: &Config, graph: &Graph) -> Result<Vec<String>, ConfigError> {
+    Ok(paths(config, graph)?.into_iter().chain(marks(config, graph)).collect())
+}
+
+/// Switches of some protocols wait for packets of one block to meet, and they only meet if they go one way.
+fn paths(config: &Config, graph: &Graph) -> Result<Vec<String>, ConfigError> {
+    if config.network.routing != Routing::Ecmp || !has_equal_paths(graph) {
+        return Ok(Vec::new());
+    }
+    let options = switch_options(config)?;
+    let waits = config.jobs.iter().enumerate().filter(|(_, job)| {
+        options.derive(job.protocol, |shared| shared.longest_wait).is_some_and(|longest| longest > Span::ZERO)
+    });
+    let warning = |(index, job): (usize, &JobSection)| {
+        let name = job.name.clone().unwrap_or_else(|| format!("job {index}"));
+        format!(
+            "{name}: under routing = \"ecmp\" the ranks' packets of a block take different paths, and few of them are \
+             summed on their way: {} needs a rule that goes by the destination, as routing = \
+             \"default_unless_half_full\"; background_routing = \"ecmp\" keeps it for the other traffic",
+            job.protocol.name
+        )
+    };
+    Ok(waits.map(warning).collect())
+}
+
+/// True if a packet has a choice somewhere.
+fn has_equal_paths(graph: &Graph) -> bool {
+    let table = Table::new(graph, |_| true);
+    graph.hosts() > 0 && (0..graph.switches()).any(|switch| table.next_hops(switch, NodeId(0)).0.len() > 1)
+}
+
+/// DCTCP without marks is a sender that only losses slow down.
+fn marks(config: &Config, graph: &Graph) -> Option<String> {
+    let of_marks = config.transport.congestion_control.as_deref().is_none_or(|name| name == dctcp::ALGORITHM.name);
+    let uses_it = config.traffic.iter().any(|section| {
+        let is_reliable = matches!(section.pattern, Pattern::Poisson | Pattern::List);
+        section.load.0 > 0.0 && (is_reliable || section.transport == Some(Transport::Dctcp))
+    });
+    let is_marked = graph.edges().iter().any(|edge| edge.a_to_b.mark_bytes.or(edge.b_to_a.mark_bytes).is_some());
+    (of_marks && uses_it && !is_marked).then(|| {
+        "flows run under DCTCP and no queue marks packets, so that only losses slow them down: set mark_above in \
+         [network], as in \"100 kB\" at 10 Gbit/s"
+            .to_string()
+    })
 }

@@ -12,7 +12,7 @@ use tributary_proto::protocols;
 use tributary_proto::switch_options::SwitchOptions;
 use tributary_proto::tensors::FingerprintTensor;
 
-use super::custom_op;
+use super::programs;
 use crate::config::{CollectiveKind, Config, ConfigError, JobSection, RootChoice, Share, invalid};
 use crate::engine::{CustomOp, JobPlan, Simulation};
 use crate::topology::Graph;
@@ -55,7 +55,7 @@ pub(super) fn plan_without_hosts(
     let graph = simulation.graph();
     check_numbers(name, section)?;
     let error = |sentence: String| invalid(format!("{name}: {sentence}"));
-    let op = custom_op::custom_op(section).map_err(error)?;
+    let op = programs::custom_op(section).map_err(error)?;
     let density_ppm = density_ppm(section).map_err(error)?;
     let options = options(section, density_ppm, op.as_ref()).map_err(error)?;
     let spec = spec(section, world_size, op.as_ref()).map_err(error)?;

@@ -9,13 +9,11 @@ mod packet;
 mod payload;
 mod trace;
 
-pub(crate) use fabric::Fabric;
-pub(crate) use fabric::Queues;
 pub use fabric::faults::{ImpairmentSpec, LinkImpairment};
 pub(crate) use fabric::partition::{Outbox, Partition};
+pub(crate) use fabric::{Fabric, Queues};
 pub(crate) use link::LinkCounters;
-pub(crate) use lossless::Charges;
-pub(crate) use lossless::Origin;
+pub(crate) use lossless::{Charges, Origin};
 pub use lossless::{LosslessSpec, headroom};
 pub use packet::{Framing, Packet};
 pub(crate) use packet::{JOB_FLOW, PacketFlags};

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+pub use figures::{Figure, Mark, Series};
 pub use flows::{FlowClass, FlowReport, FlowRow, TransportReport};
 pub use jobs::{IterationReport, JobReport, OperatorReport, SlotsReport};
 pub use links::{LinkGroup, LinkRow};

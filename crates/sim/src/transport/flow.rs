@@ -2,8 +2,7 @@
 
 use std::collections::VecDeque;
 
-use tributary_proto::congestion::RttEstimator;
-use tributary_proto::congestion::{Ack, Controller, Limits, Loss, Progress, Settings};
+use tributary_proto::congestion::{Ack, Controller, Limits, Loss, Progress, RttEstimator, Settings};
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::Time;
 

@@ -1,18 +1,16 @@
 //! Traffic of hosts besides jobs.
 
 mod background;
-mod list;
 mod poisson;
 mod published;
 mod source;
 
-pub(crate) use background::UniformGroup;
-pub(crate) use background::{Stream, Uniform};
-pub(crate) use list::{FlowList, ListedFlow, read_flows};
+pub(crate) use background::{Stream, Uniform, UniformGroup};
 pub use poisson::PoissonGroup;
 pub use published::FlowSizes;
 pub(crate) use published::{Model, SizeTable};
 pub use source::FlowSource;
+pub(crate) use source::{FlowList, ListedFlow, read_flows};
 
 use crate::rng::{Purpose, Rng};
 use tributary_proto::contract::ids::NodeId;

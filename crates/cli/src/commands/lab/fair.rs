@@ -12,6 +12,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tributary_control::quantity::DataRate;
 use tributary_net::pool_size::packet_bytes;
+use tributary_proto::contract::options::{Kind, OptionSpec};
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::protocols;
 use tributary_sim::{Figure, Series};
@@ -55,7 +56,7 @@ const ELEMENTS: &str = "2000000";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The job's protocol [default: the first with an option congestion_control]
+    /// The job's protocol [default: the first whose option congestion_control can be off]
     #[arg(long, value_name = "NAME", value_parser = protocol)]
     pub protocol: Option<&'static Protocol>,
     /// Whether the job's windows follow marks
@@ -163,13 +164,13 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
 
 /// A protocol with the option to follow marks or not.
 fn chosen(requested: Option<&'static Protocol>) -> Result<&'static Protocol, Failure> {
-    let has_choice = |protocol: &Protocol| protocol.options.specs.iter().any(|option| option.name == OPTION);
+    let can_be_off = |option: &OptionSpec| matches!(option.kind, Kind::Choice(values) if values.contains(&"off"));
+    let has_choice =
+        |protocol: &Protocol| protocol.options.specs.iter().any(|option| option.name == OPTION && can_be_off(option));
     let first = || protocols::ALL.iter().copied().find(|protocol| has_choice(protocol));
     match requested.or_else(first) {
         Some(protocol) if has_choice(protocol) => Ok(protocol),
-        Some(protocol) => {
-            Err(Failure::usage(format!("{} has no option {OPTION}: its windows always do the same", protocol.name)))
-        }
+        Some(protocol) => Err(Failure::usage(format!("{} has no option {OPTION} that can be off", protocol.name))),
         None => Err(Failure::usage(format!("no protocol has the option {OPTION}"))),
     }
 }

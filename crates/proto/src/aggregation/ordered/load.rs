@@ -1,9 +1,10 @@
-//! The result of a complete block, in the form in which its readers get it.
+//! The result of a complete block, in the form in which its readers get it, and the same result without a network.
 
-use tributary_numeric::Combine;
+use tributary_numeric::{Combine, DType, ReduceOp, native};
 
 use super::rule::{Rule, Scaled};
 use super::{Arrangement, Node, OrderedAccumulator};
+use crate::contract::sum_tree::SumTree;
 
 impl OrderedAccumulator {
     /// Writes a complete block's result for hosts, as long as their vectors were.
@@ -85,15 +86,53 @@ impl OrderedAccumulator {
     }
 }
 
-/// Combines the vectors, at least one, in the order of their positions along the same tree, by recursion.
-pub fn reference(vectors: &[Vec<u8>], combine: &Combine) -> Vec<u8> {
-    if let [vector] = vectors {
-        let mut lanes = vec![0; vector.len() / combine.wire_size * combine.lane_size];
-        (combine.store)(&mut lanes, vector);
-        return lanes;
+// The bits of a sum where each switch combines along the tree over its children's positions, computed by recursion
+// over the vectors of all ranks, without a network.
+//
+// "Reproducible" means: the same inputs and the same tree give the same bits. With this function, anyone who knows the
+// tree can check it.
+
+/// The sum as lanes.
+fn lanes(tree: &SumTree, vectors: &[Vec<u8>], combine: &Combine) -> Option<Vec<u8>> {
+    match tree {
+        SumTree::Rank(rank) => {
+            let vector = vectors.get(usize::from(*rank))?;
+            let mut lanes = vec![0; vector.len() / combine.wire_size * combine.lane_size];
+            (combine.store)(&mut lanes, vector);
+            Some(lanes)
+        }
+        SumTree::Switch(children) => adder_tree(children, vectors, combine),
     }
-    let (left, right) = vectors.split_at(vectors.len().next_power_of_two() / 2);
-    let mut lanes = reference(left, combine);
-    (combine.merge)(&mut lanes, &reference(right, combine));
-    lanes
+}
+
+/// A node of several positions splits at the largest power of two below their number; lower ones are on the left.
+fn adder_tree(children: &[SumTree], vectors: &[Vec<u8>], combine: &Combine) -> Option<Vec<u8>> {
+    if let [child] = children {
+        return lanes(child, vectors, combine);
+    }
+    let (left, right) = children.split_at(children.len().next_power_of_two() / 2);
+    let mut lanes = adder_tree(left, vectors, combine)?;
+    (combine.merge)(&mut lanes, &adder_tree(right, vectors, combine)?);
+    Some(lanes)
+}
+
+/// The lanes of vectors, at least one, that are combined in the order of their positions along the tree over them.
+pub fn reference_of(vectors: &[Vec<u8>], combine: &Combine) -> Vec<u8> {
+    let ranks: Vec<SumTree> = (0..vectors.len() as u16).map(SumTree::Rank).collect();
+    adder_tree(&ranks, vectors, combine).expect("each rank has a vector")
+}
+
+/// The result over ranks whose data are `vectors`, by rank: big-endian elements of `dtype`, all of one length. `None`
+/// if the arguments have no meaning: an operator that the type does not take, a rank without a vector, a switch without
+/// children.
+pub fn reference(dtype: DType, op: ReduceOp, vectors: &[Vec<u8>], tree: &SumTree) -> Option<Vec<u8>> {
+    let combine = native(dtype, op)?;
+    if !tree.is_sound() {
+        return None;
+    }
+    let mut lanes = lanes(tree, vectors, combine)?;
+    (combine.finish)(&mut lanes, u16::try_from(vectors.len()).ok()?);
+    let mut result = vec![0; lanes.len() / combine.lane_size * combine.wire_size];
+    (combine.load)(&lanes, &mut result);
+    Some(result)
 }

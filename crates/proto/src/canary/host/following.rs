@@ -1,10 +1,11 @@
 //! What a host does with packets about blocks that other ranks lead.
 
 use super::transmit::Outgoing;
-use super::window::{Relation, Step};
+use super::window::Step;
 use super::{CanaryHost, Stage, Way};
 use crate::aggregation::life::LifeCycle;
 use crate::aggregation::report::Mismatch;
+use crate::aggregation::slots::switch::Relation;
 use crate::canary::host::lead::State;
 use crate::canary::wire::{HEADER_LEN, Header};
 use crate::contract::config::TimerConfig;

@@ -3,7 +3,7 @@
 use tributary_numeric::{BlockExponent, ReduceOp, prefetch};
 
 use crate::aggregation::agreement::ExponentHint;
-use crate::aggregation::ranks::Ranks;
+use crate::aggregation::missing_ranks::Ranks;
 use crate::aggregation::report::Mismatch;
 use crate::canary::vector::Codec;
 use crate::canary::wire::NO_SWITCH;

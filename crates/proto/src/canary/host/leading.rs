@@ -2,9 +2,10 @@
 
 use super::lead::State;
 use super::transmit::{Outgoing, group};
-use super::window::{Relation, Step};
+use super::window::Step;
 use super::{CanaryHost, Stage, Way};
 use crate::aggregation::report::Mismatch;
+use crate::aggregation::slots::switch::Relation;
 use crate::canary::vector::Codec;
 use crate::canary::wire::{HEADER_LEN, Header, NO_SWITCH, RankProof, proof};
 use crate::contract::drop_reason::DropReason;

@@ -5,6 +5,7 @@ use tributary_numeric::BlockExponent;
 use super::{CanaryHost, NOTICE};
 use crate::aggregation::agreement::{Agreement, ExponentHint, Stage};
 use crate::aggregation::life::Op;
+use crate::aggregation::slots::switch::Relation;
 use crate::contract::ids::{NodeId, Rank};
 use crate::contract::tensor::{Primitive, Spec};
 
@@ -171,19 +172,6 @@ pub struct Step {
     pub position: u16,
     /// The phase, modulo [`Steps::phases`].
     pub phase: u32,
-}
-
-/// How a step's phase relates to the one that its position is in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Relation {
-    /// The phase is over.
-    Earlier,
-    /// The phase is the current one.
-    Same,
-    /// The phase is the next one, which other ranks may have begun.
-    Next,
-    /// The phase cannot have begun.
-    Later,
 }
 
 /// The arithmetic of a window.

@@ -13,7 +13,7 @@ use tributary_numeric::DType;
 pub use self::scratch::Scratch;
 use self::scratch::{gather, scatter, with_lane_size};
 use super::layout::{Choices, Layout, Pairs, Storage, ascend};
-use crate::aggregation::block_sizes::VectorFormat;
+use crate::aggregation::ordered::VectorFormat;
 use crate::contract::protocol::ShardShape;
 use crate::contract::tensor::Spec;
 use crate::contract::values::Values;

@@ -2,7 +2,7 @@
 
 use tributary_numeric::{self as numeric, Combine, DType, ReduceOp};
 
-use crate::aggregation::block_sizes::VectorFormat;
+use crate::aggregation::ordered::VectorFormat;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::options::{Kind, OptionSpec, Options};
 use crate::contract::tensor::Spec;

@@ -12,8 +12,7 @@ use crate::contract::ids::Rank;
 use crate::contract::packet::{Ecn, Packet};
 use crate::contract::tensor::Spec;
 use crate::contract::time::Time;
-use crate::panama::options::Quorum;
-use crate::panama::partial::may_lack_ranks;
+use crate::panama::options::{Quorum, may_lack_ranks};
 use crate::panama::wire::{HEADER_LEN, Header, Mismatch};
 
 impl PanamaHost {

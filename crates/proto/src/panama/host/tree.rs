@@ -2,8 +2,7 @@
 
 use super::kept::Kept;
 use crate::aggregation::report::LastReport;
-use crate::congestion::RankSynchronous;
-use crate::congestion::RttEstimator;
+use crate::congestion::{RankSynchronous, RttEstimator};
 use crate::contract::config::TimerConfig;
 use crate::contract::ids::{ChildId, TreeId};
 use crate::contract::time::Time;

@@ -2,8 +2,7 @@
 
 use tributary_numeric::ReduceOp;
 
-use crate::aggregation::block_sizes::VectorFormat;
-use crate::aggregation::ordered::{OrderedAccumulator, Rule, nodes_needed};
+use crate::aggregation::ordered::{OrderedAccumulator, Rule, VectorFormat, nodes_needed};
 use crate::contract::ids::ChildId;
 use crate::contract::numbers::{Encoding, NarrowBlocks};
 use crate::contract::packet::Ecn;

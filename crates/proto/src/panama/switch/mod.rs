@@ -18,8 +18,9 @@ use self::quorum::Quorum;
 use self::recovery::Bases;
 use self::shutdown::Floors;
 use super::wire::{HEADER_LEN, Header, Kind, epoch, near};
-use crate::aggregation::block_sizes::{BlockSizes, VectorFormat};
+use crate::aggregation::block_sizes::BlockSizes;
 use crate::aggregation::missing_ranks::{MissingRanks, Neighbour};
+use crate::aggregation::ordered::VectorFormat;
 use crate::contract::config::{Parent, SwitchConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{GroupId, PortId};
@@ -32,7 +33,7 @@ use crate::contract::time::Time;
 use crate::contract::values::Values;
 use crate::contract::wire::Common;
 use crate::heap::heap_bytes;
-use crate::reliability::layout;
+use crate::reliability::slot_lists;
 
 pub use self::state::Counters;
 
@@ -96,7 +97,7 @@ impl Panama {
 
     /// The same with another first VID, for tests of what happens where 32 bits end.
     pub fn starting_at(values: Values, config: &SwitchConfig, first: u32) -> Panama {
-        let (children, capacity) = (config.members.len(), layout::slots_of(&config.job, config.tree).len());
+        let (children, capacity) = (config.members.len(), slot_lists::slots_of(&config.job, config.tree).len());
         let (payload_bytes, narrow) = (config.job.payload_bytes(), NarrowBlocks::fitting(config.job.levels));
         let (quorum, is_root) = (Quorum::new(config), config.parent.is_none());
         Panama {

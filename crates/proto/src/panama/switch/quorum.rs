@@ -15,8 +15,7 @@ use crate::contract::config::SwitchConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::ChildId;
 use crate::heap::heap_bytes;
-use crate::panama::options::Choices;
-use crate::panama::partial::{Budget, may_lack_ranks};
+use crate::panama::options::{Budget, Choices, may_lack_ranks};
 use crate::panama::wire::{Header, Kind, epoch};
 
 /// What a switch knows of the children that it may leave out.

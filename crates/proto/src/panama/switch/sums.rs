@@ -3,8 +3,8 @@
 use super::entries::Entry;
 use super::heads::{FifoPosition, on_contribution};
 use super::{Audience, Contribution, Panama};
-use crate::aggregation::block_sizes::VectorFormat;
 use crate::aggregation::missing_ranks::Neighbour;
+use crate::aggregation::ordered::VectorFormat;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{ChildId, PortId};
 use crate::contract::packet::{Ecn, PacketMut};

@@ -11,12 +11,9 @@ use std::collections::VecDeque;
 use super::Numbers;
 use super::receiver::PACKETS_PER_ACK;
 use super::wire::{MAX_ATTEMPT, SeqSet, WINDOW};
-use crate::congestion::RttEstimator;
-use crate::congestion::dctcp::Dctcp;
-use crate::congestion::{Controller, Limits};
-use crate::contract::config::TimerConfig;
+use crate::congestion::{Algorithm, Controller, Limits, Pacer, RttEstimator, Settings, TARGET_DELAY};
+use crate::contract::config::{JobConfig, TimerConfig};
 use crate::contract::time::{Span, Time};
-use crate::reliability::pacer::Pacer;
 
 /// A transmission is lost when a transmission that was sent this many later, times the patience, has arrived.
 const LATER_ARRIVALS: u64 = 3;
@@ -29,7 +26,13 @@ const LEAST_BURST: u64 = 4;
 const MOST_BURST: u64 = 32;
 
 /// The window is never so small that later arrivals could not show a lost packet.
-const LIMITS: Limits = Limits { initial: 16, min: 1 + LATER_ARRIVALS as u32, max: WINDOW as u32 };
+pub(super) const LIMITS: Limits = Limits { initial: 16, min: 1 + LATER_ARRIVALS as u32, max: WINDOW as u32 };
+
+/// The controller that a job's members have chosen, for one of their links.
+pub fn controller(job: &JobConfig) -> Box<dyn Controller> {
+    let (packet_bytes, target_delay) = (job.payload_bytes().max(1), job.options.time(TARGET_DELAY.name));
+    (Algorithm::chosen(&job.options).make)(&Settings { packet_bytes, target_delay, ..Settings::new(LIMITS) })
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum State {
@@ -74,7 +77,7 @@ pub struct Sender<I> {
     /// The first packet for which the receiver has no place.
     limit: u64,
     marks: u16,
-    congestion: Dctcp,
+    congestion: Box<dyn Controller>,
     rtt: RttEstimator,
     pacer: Pacer,
     /// Timeouts since the last progress.
@@ -88,8 +91,8 @@ pub struct Sender<I> {
 }
 
 impl<I> Sender<I> {
-    /// A link that has carried nothing.
-    pub fn new(timers: TimerConfig) -> Sender<I> {
+    /// A link that has carried nothing, with the controller that decides how many packets are on their way.
+    pub fn new(timers: TimerConfig, congestion: Box<dyn Controller>) -> Sender<I> {
         Sender {
             base: 0,
             sent: VecDeque::new(),
@@ -103,7 +106,7 @@ impl<I> Sender<I> {
             unasked: 0,
             limit: WINDOW,
             marks: 0,
-            congestion: Dctcp::new(LIMITS),
+            congestion,
             rtt: RttEstimator::new(timers),
             pacer: Pacer::default(),
             timeouts: 0,

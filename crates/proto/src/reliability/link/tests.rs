@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 
 use super::receiver::Receiver;
-use super::sender::Sender;
+use super::sender::{LIMITS, Sender};
 use super::wire::{Ack, MAX_ACK_WORDS};
 use super::*;
+use crate::congestion::Dctcp;
 use crate::contract::config::TimerConfig;
 use crate::contract::packet::Ecn;
 use crate::contract::time::{Span, Time};
@@ -16,7 +17,8 @@ const PACKET_TIME: Span = Span::from_micros(12);
 /// Sends this many packets over a path with this delay each way; returns the time that it takes and the packets that
 /// were sent again.
 fn transfer(delay: Span, packets: u64) -> (Span, u64) {
-    let (mut sender, mut receiver) = (Sender::new(TimerConfig::default()), Receiver::default());
+    let (mut sender, mut receiver) =
+        (Sender::new(TimerConfig::default(), Box::new(Dctcp::new(LIMITS))), Receiver::default());
     let mut data: VecDeque<(Time, Numbers)> = VecDeque::new();
     let mut acks: VecDeque<(Time, Ack, [u64; MAX_ACK_WORDS])> = VecDeque::new();
     let (mut now, mut free, mut new, mut again) = (Time::ZERO, Time::ZERO, 0, 0);

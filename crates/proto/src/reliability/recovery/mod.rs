@@ -18,14 +18,13 @@ use std::ops::Range;
 use tributary_numeric::prefetch;
 
 use self::timers::Gaps;
-use super::layout;
 use super::slot_lists::SendQueue;
 use crate::congestion::RttEstimator;
 use crate::contract::config::{JobConfig, TimerConfig};
 use crate::contract::ids::{JobId, Rank, TreeId};
 use crate::contract::options::{Kind, OptionSpec, Options};
 use crate::contract::time::{Span, Time};
-use crate::reliability::slot_lists::SlotLists;
+use crate::reliability::slot_lists::{self, SlotLists};
 use crate::splitmix::splitmix64;
 
 /// How many slots of a quiet tree are sent again at a time.
@@ -145,7 +144,7 @@ impl Recovery {
             rtt: RttEstimator::new(timers),
             fastest: None,
             flights: (0..slots)
-                .map(|slot| Flight { tree: layout::tree_at(slot, slots, job.trees).0, ..Flight::default() })
+                .map(|slot| Flight { tree: slot_lists::tree_at(slot, slots, job.trees).0, ..Flight::default() })
                 .collect(),
             trees: vec![TreeFlow::default(); trees],
             lists: SlotLists::new(trees * BACK_OFFS, slots),

@@ -18,7 +18,7 @@ use crate::contract::state::HostState;
 use crate::contract::time::{Span, Time};
 use crate::contract::values::FINGERPRINT_LEN;
 use crate::reliability::link::receiver::Receiver;
-use crate::reliability::link::sender::Sender;
+use crate::reliability::link::sender::{Sender, controller};
 
 /// This many collectives may have own blocks under way at once; `op` in packets is 16 bits wide.
 const COLLECTIVES_UNDER_WAY: u64 = 1024;
@@ -72,7 +72,7 @@ impl RingHost {
             unsent_op: 0,
             forwards: VecDeque::new(),
             early: VecDeque::new(),
-            sender: Sender::new(config.timers),
+            sender: Sender::new(config.timers, controller(&config.job)),
             receiver: Receiver::default(),
             watch: Watch::new(config.rank, predecessor, successor),
             failure: None,

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use crate::congestion::Controller;
 use crate::contract::config::{HostConfig, TimerConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::Rank;
@@ -10,7 +11,7 @@ use crate::contract::packet::Ecn;
 use crate::contract::time::Time;
 use crate::reliability::link::Numbers;
 use crate::reliability::link::receiver::Receiver;
-use crate::reliability::link::sender::Sender;
+use crate::reliability::link::sender::{Sender, controller};
 use crate::sparcml::message::{Fragment, Message};
 use crate::sparcml::wire::{Ack, MAX_ACK_WORDS};
 
@@ -58,6 +59,8 @@ pub(super) enum Out {
 #[derive(Clone, Hash)]
 pub(super) struct Peers {
     timers: TimerConfig,
+    /// The controller of a link that has carried nothing.
+    congestion: Box<dyn Controller>,
     links: BTreeMap<Rank, Link>,
     /// Links that may have something to send now.
     busy: BTreeSet<Rank>,
@@ -70,14 +73,14 @@ pub(super) struct Peers {
 impl Peers {
     pub(super) fn new(config: &HostConfig) -> Peers {
         let (links, busy, due) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
-        Peers { timers: config.timers, links, busy, due, turn: (config.rank, 0) }
+        let congestion = controller(&config.job);
+        Peers { timers: config.timers, congestion, links, busy, due, turn: (config.rank, 0) }
     }
 
     fn link(&mut self, rank: Rank) -> &mut Link {
         self.busy.insert(rank);
-        let timers = self.timers;
         self.links.entry(rank).or_insert_with(|| Link {
-            sender: Sender::new(timers),
+            sender: Sender::new(self.timers, self.congestion.clone()),
             receiver: Receiver::default(),
             queue: VecDeque::new(),
             kept: 0,
@@ -228,7 +231,7 @@ impl Link {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::aggregation::block_sizes::VectorFormat;
+    use crate::aggregation::ordered::VectorFormat;
     use crate::contract::config::JobConfig;
     use crate::contract::ids::{JobId, JobKey};
     use crate::contract::tensor::Spec;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Chunks, Running, brought};
-use crate::aggregation::block_sizes::VectorFormat;
+use crate::aggregation::ordered::VectorFormat;
 use crate::contract::ids::Rank;
 use crate::sparcml::chunk::{self, Chunk};
 use crate::sparcml::codec::Blocks;

@@ -19,7 +19,7 @@ use super::Rules;
 use super::codec::{Codec, widest_lanes};
 use super::topology::Topology;
 use super::wire::{Flags, Header};
-use crate::aggregation::ranks::Ranks;
+use crate::aggregation::missing_ranks::Ranks;
 use crate::aggregation::report::Mismatch;
 use crate::contract::config::HostConfig;
 use crate::contract::drop_reason::DropReason;

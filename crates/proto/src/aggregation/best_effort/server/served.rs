@@ -3,7 +3,7 @@
 use tributary_numeric::BlockExponent;
 
 use super::super::codec::Codec;
-use crate::aggregation::ranks::Ranks;
+use crate::aggregation::missing_ranks::Ranks;
 use crate::aggregation::report::Mismatch;
 use crate::contract::ids::Rank;
 use crate::contract::tensor::Spec;

@@ -6,6 +6,7 @@ use super::super::codec::{Codec, widest_lanes};
 use super::super::options::Memory;
 use super::super::wire::NOBODY;
 use crate::contract::ids::{JobId, PortId, Rank};
+use crate::contract::state::exclude_from_state;
 use crate::contract::tensor::Spec;
 use crate::contract::time::{Span, Time};
 use crate::contract::values::Values;
@@ -302,5 +303,33 @@ impl Aggregators {
             asker: NOBODY,
             bucket: FREE,
         }
+    }
+}
+
+/// What a switch counts of one job.
+#[derive(Clone, Copy, Default)]
+pub struct Counters {
+    /// Contributions that were added.
+    pub contributions: u64,
+    /// Results that passed.
+    pub results: u64,
+    /// Results that passed and were marked with AECN.
+    pub marked: u64,
+    /// Contributions that found no room.
+    pub overflowed: u64,
+    /// Aggregators that left before they were complete.
+    pub released: u64,
+}
+
+exclude_from_state!(Counters);
+
+impl Counters {
+    /// Adds other counts.
+    pub fn add(&mut self, other: &Counters) {
+        self.contributions += other.contributions;
+        self.results += other.results;
+        self.marked += other.marked;
+        self.overflowed += other.overflowed;
+        self.released += other.released;
     }
 }

@@ -3,7 +3,7 @@
 
 use super::super::topology::{Level, Topology};
 use super::super::wire::{Header, Kind, PROG_MASK, is_after};
-use super::counters::Counters;
+use super::aggregators::Counters;
 use crate::aggregation::modulo::Modulo;
 use crate::contract::config::SharedJob;
 use crate::contract::drop_reason::DropReason;

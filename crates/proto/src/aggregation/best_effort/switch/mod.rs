@@ -7,13 +7,11 @@
 
 mod adding;
 mod aggregators;
-mod counters;
 pub mod job;
 mod reports;
 
 use self::adding::Misfit;
-use self::aggregators::Aggregators;
-use self::counters::Counters;
+use self::aggregators::{Aggregators, Counters};
 use self::job::{Job, Key, State};
 use super::Rules;
 use super::options::Memory;

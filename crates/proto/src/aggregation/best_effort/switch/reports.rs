@@ -1,7 +1,7 @@
 //! A switch's reports for people: about the memory that jobs share, and about each job.
 
 use super::BestEffortSwitch;
-use super::counters::Counters;
+use super::aggregators::Counters;
 use super::job::{Job, State};
 use crate::contract::config::SharedJob;
 use crate::contract::ids::{ChildId, JobId};

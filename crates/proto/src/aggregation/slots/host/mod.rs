@@ -7,14 +7,11 @@
 //! just that exponent, the result is the sum, and a small tensor took one round trip. Results are the same to the bit
 //! either way.
 
-mod epochs;
-mod failure;
-mod send_gate;
+mod send_order;
 mod transmit;
 
-pub use self::epochs::Epochs;
-use self::send_gate::SendGate;
-pub use self::send_gate::SendWindow;
+use self::send_order::SendGate;
+pub use self::send_order::{Epochs, SIMULATED_WINDOW, WINDOW_OPTIONS};
 use super::wire::{Header, Kind, Mismatch, header_len};
 use super::{Dialect, Word};
 use crate::aggregation::agreement::{Agreement, Stage};
@@ -81,7 +78,7 @@ impl<D: Dialect> SlotHost<D> {
         // If hosts send in orders of their own, results come in any order.
         let order = if epochs.is_some() { Order::Any } else { dialect.order() };
         // Hosts with orders of their own would not have the same blocks under way.
-        let measures = SendWindow::chosen(&job.options) == SendWindow::Measured && epochs.is_none();
+        let gate = if epochs.is_none() { SendGate::chosen(job, Self::HEADER_LEN) } else { None };
         let mut common = [0; COMMON_LEN];
         job.common().emit(&mut common);
         let slot = |idx| Slot {
@@ -99,7 +96,7 @@ impl<D: Dialect> SlotHost<D> {
             slots: (0..job.slots).map(slot).collect(),
             dialect,
             epochs,
-            gate: measures.then(|| Box::new(SendGate::new(job, Self::HEADER_LEN))),
+            gate: gate.map(Box::new),
             queue: SendQueue::new(job.slots),
             recovery: Recovery::new(job, config.rank, config.timers, order),
             question: None,
@@ -123,36 +120,6 @@ impl<D: Dialect> SlotHost<D> {
         if may_go {
             self.queue.push(idx);
         }
-    }
-
-    /// Sends blocks that no longer need to wait for the answers to others.
-    fn release(&mut self) {
-        let (pool, Some(gate)) = (self.slots.len() as u64, &mut self.gate) else { return };
-        while let Some(block) = gate.release() {
-            self.queue.push((block % pool) as u16);
-        }
-    }
-
-    /// A lost packet is not under way (RFC 6675's pipe), whether it was lost here or at the rank that others wait for.
-    /// In a quiet tree perhaps nothing was lost and some rank is only late.
-    fn be_late(&mut self, idx: u16) {
-        let Some(gate) = self.gate.as_mut().filter(|_| !self.recovery.is_quiet(idx)) else { return };
-        if !std::mem::replace(&mut self.slots[usize::from(idx)].is_late, true) {
-            gate.on_end();
-            self.release();
-        }
-    }
-
-    /// Notes that the slot's phase has ended, with an answer or without. Another block then has room.
-    fn end_phase(&mut self, idx: u16) {
-        let slot = &mut self.slots[usize::from(idx)];
-        slot.in_flight = false;
-        let was_late = std::mem::take(&mut slot.is_late);
-        let (pool, Some(gate)) = (self.slots.len() as u64, &mut self.gate) else { return };
-        if !was_late {
-            gate.on_end();
-        }
-        gate.advance(|block| self.slots[(block % pool) as usize].block > block);
     }
 
     fn receive(&mut self, now: Time, from: Addr, packet: Packet<'_>) -> Result<(), DropReason> {
@@ -221,7 +188,7 @@ impl<D: Dialect> SlotHost<D> {
         slot.phase = slot.phase.wrapping_add(1);
         let took = self.recovery.answered(now, header.idx, &mut self.queue);
         if let Some(gate) = &mut self.gate {
-            gate.on_answer(now, took);
+            gate.on_answer(now, header.idx, took);
         }
         self.end_phase(header.idx);
         self.go_on(header.idx);
@@ -310,7 +277,7 @@ impl<D: Dialect> Host for SlotHost<D> {
             slot.in_flight = true;
             if self.recovery.sent(now, idx, slot.in_step) {
                 self.stats.retransmissions += 1;
-                self.be_late(idx);
+                self.be_late(now, idx);
             }
             return Some(self.transmit(idx, written));
         }
@@ -349,5 +316,66 @@ impl<D: Dialect> Host for SlotHost<D> {
 
     fn state(&self) -> Option<&dyn HostState> {
         Some(self)
+    }
+}
+
+// Collectives that cannot succeed: disagreements, deadlines, and the culprits.
+
+impl<D: Dialect> SlotHost<D> {
+    fn mismatch(&mut self, header: &Header<D::Word>, mismatch: Mismatch) -> Result<(), DropReason> {
+        let slot = &mut self.slots[usize::from(header.idx)];
+        slot.stage = Stage::Refused;
+        self.recovery.forget(header.idx);
+        let op = self.life.stream.op_of(slot.block).expect("a slot in flight has a block").id;
+        self.life.dispute(op, mismatch);
+        self.end_phase(header.idx);
+        self.release();
+        self.complete_collectives();
+        Ok(())
+    }
+
+    fn waits(&self, idx: u16) -> bool {
+        self.slots[usize::from(idx)].stage.waits()
+    }
+}
+
+impl<D: Dialect> LifeCycle for SlotHost<D> {
+    type Waiting = u16;
+
+    fn life(&self) -> &Life {
+        &self.life
+    }
+
+    fn life_mut(&mut self) -> &mut Life {
+        &mut self.life
+    }
+
+    fn stop(&mut self) {
+        for (idx, slot) in self.slots.iter_mut().enumerate() {
+            slot.stage = Stage::Idle;
+            (slot.in_flight, slot.is_late) = (false, false);
+            self.recovery.forget(idx as u16);
+        }
+        self.queue.clear();
+        if let Some(gate) = &mut self.gate {
+            gate.clear();
+        }
+        self.question = None;
+    }
+
+    fn oldest_waiting(&self) -> Option<u16> {
+        let block_of = |&idx: &u16| self.slots[usize::from(idx)].block;
+        (0..self.slots.len() as u16).filter(|&idx| self.waits(idx)).min_by_key(block_of)
+    }
+
+    fn ask(&mut self, waiting: Option<u16>) {
+        self.question = waiting;
+    }
+
+    fn blame(&self, idx: u16) -> CollectiveError {
+        let slot = &self.slots[usize::from(idx)];
+        let op = self.life.stream.op_of(slot.block).expect("a slot that waits has a block");
+        let at = (idx.into(), self.recovery.tree_of_slot(idx));
+        self.last_report.blame(&(idx, slot.phase), at, op.local(slot.block), op.id)
     }
 }

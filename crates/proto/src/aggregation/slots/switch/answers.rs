@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::slot::{Block, Relation, State, VersionId, on_parent_result};
 use super::{Answer, Contribution, SlotSwitch};
-use crate::aggregation::block_sizes::VectorFormat;
+use crate::aggregation::ordered::VectorFormat;
 use crate::aggregation::slots::wire::{Header, Kind, put_wid, put_word};
 use crate::aggregation::slots::{Dialect, Word};
 use crate::contract::drop_reason::DropReason;

@@ -15,9 +15,9 @@ use self::pool::Pool;
 use self::slot::{Action, Block, VersionId, on_contribution};
 use super::wire::{Header, Kind, header_len, put_word};
 use super::{Dialect, Word};
-use crate::aggregation::block_sizes::{BlockSizes, Sizes, VectorFormat};
+use crate::aggregation::block_sizes::{BlockSizes, Sizes};
 use crate::aggregation::missing_ranks::{MissingRanks, Neighbour};
-use crate::aggregation::ordered::Arrangement;
+use crate::aggregation::ordered::{Arrangement, VectorFormat};
 use crate::contract::config::{Parent, SwitchConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{GroupId, PortId};
@@ -31,7 +31,7 @@ use crate::contract::values::Values;
 use crate::contract::wire::Common;
 use crate::contract::work::{Claim, Instrumented, Needs, Work};
 use crate::heap::heap_bytes;
-use crate::reliability::layout;
+use crate::reliability::slot_lists;
 
 pub use self::slot::Relation;
 
@@ -108,7 +108,7 @@ impl<D: Dialect> SlotSwitch<D> {
 
     /// A machine with all its memory.
     pub fn new(values: Values, config: &SwitchConfig) -> SlotSwitch<D> {
-        let slots = layout::slots_of(&config.job, config.tree);
+        let slots = slot_lists::slots_of(&config.job, config.tree);
         let dialect = D::of(&config.job.options, config.job.levels, config.job.world_size);
         SlotSwitch {
             members: config.members.clone(),

@@ -8,8 +8,7 @@ use tributary_numeric::{ReduceOp, Scale};
 use super::positions::Positions;
 use super::slot::{Block, Relation, State, UNKNOWN, Version, VersionId};
 use crate::aggregation::agreement::Agreement;
-use crate::aggregation::block_sizes::VectorFormat;
-use crate::aggregation::ordered::{Arrangement, Forest, OrderedAccumulator, Rule, Scaled};
+use crate::aggregation::ordered::{Arrangement, Forest, OrderedAccumulator, Rule, Scaled, VectorFormat};
 use crate::aggregation::slots::wire::{Header, Kind, Mismatch};
 use crate::aggregation::slots::{Dialect, Word};
 use crate::contract::config::SwitchConfig;
@@ -21,7 +20,7 @@ use crate::contract::tensor::Spec;
 use crate::contract::time::{Span, Time};
 use crate::contract::values::Values;
 use crate::heap::heap_bytes;
-use crate::reliability::layout;
+use crate::reliability::slot_lists;
 
 /// All slots of one job in one tree.
 #[derive(Clone, Hash)]
@@ -50,7 +49,7 @@ impl<D: Dialect> Pool<D> {
     /// New slots of a switch's tree.
     pub fn new(values: Values, config: &SwitchConfig) -> Pool<D> {
         let (job, children) = (&config.job, config.members.len());
-        let slots = layout::slots_of(job, config.tree);
+        let slots = slot_lists::slots_of(job, config.tree);
         let dialect = D::of(&job.options, job.levels, job.world_size);
         let (positions, forest) = match dialect.is_over_ranks() {
             true => Some(Positions::of_ranks(config)).map(|(positions, forest)| (positions, Some(forest))),

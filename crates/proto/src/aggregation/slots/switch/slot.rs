@@ -24,14 +24,14 @@ pub enum State {
     Mismatched,
 }
 
-/// How a packet's phase relates to the phase that its version holds.
+/// How a packet's phase relates to the one that its slot is in: that of the version, or of a leader's position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Relation {
     /// The phase is over.
     Earlier,
-    /// The phase is the one that the version holds.
+    /// The phase is the current one.
     Same,
-    /// The phase follows the shadow copy's.
+    /// The phase is the next one, which others may have begun.
     Next,
     /// The phase cannot have begun.
     Later,

@@ -4,7 +4,7 @@
 //! lanes; the lanes of the pairs' positions are gathered, combined with them, and scattered again.
 
 use super::Sizes;
-use crate::aggregation::block_sizes::VectorFormat;
+use crate::aggregation::ordered::VectorFormat;
 use crate::flare::sparse::layout::{Layout, Pairs};
 use crate::heap::heap_bytes;
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::aggregation::block_sizes::VectorFormat;
+use crate::aggregation::ordered::VectorFormat;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::tensor::SparseTensor;
 use crate::flare::sparse::layout::{Layout, ascend};

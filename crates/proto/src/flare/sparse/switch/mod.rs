@@ -1,17 +1,15 @@
 //! The switch's side of sparse allreduces: one job in one shard of one switch, alone or in levels.
 //!
-//! `contribution.rs` takes in a child's shard, and `answers.rs` sends. The switch sets no
+//! `version.rs` takes in a child's shard, and `notices.rs` sends. The switch sets no
 //! timer: a host that waits for a sum asks again, and each switch passes on questions that it cannot answer.
 
-mod answers;
-mod contribution;
-mod failure;
+mod notices;
 mod version;
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use self::failure::Notices;
+use self::notices::Notices;
 use self::version::{Again, OfChild, Resume, State, Version};
 use super::block::{Block, Scratch, Sizes};
 use super::layout::{Choices, Layout, Storage};
@@ -31,7 +29,7 @@ use crate::contract::values::Values;
 use crate::contract::wire::Common;
 use crate::contract::work::{Instrumented, Work};
 use crate::heap::heap_bytes;
-use crate::reliability::layout;
+use crate::reliability::slot_lists;
 
 /// Bytes that a job of this shape takes in one shard.
 pub fn memory(shape: &ShardShape<'_>, choices: &Choices) -> u64 {
@@ -98,7 +96,7 @@ impl SparseSwitch {
     /// A machine with all its memory.
     pub fn new(values: Values, config: &SwitchConfig, choices: Choices) -> SparseSwitch {
         let (job, children) = (&config.job, config.members.len());
-        let slots = layout::slots_of(job, config.tree);
+        let slots = slot_lists::slots_of(job, config.tree);
         let storage = choices.storage(config.parent.is_none());
         let sizes = Sizes::new(values, job.payload_bytes(), &choices, storage);
         let versions = 2 * slots.len();

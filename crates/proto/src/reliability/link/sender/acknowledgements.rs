@@ -4,7 +4,7 @@
 use super::super::wire::{Ack, WINDOW, expand};
 use super::{LATER_ARRIVALS, Sender, State};
 use crate::congestion::Ack as Acked;
-use crate::congestion::{Controller, Loss, Progress};
+use crate::congestion::{Loss, Progress};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::time::{Span, Time};
 
@@ -58,6 +58,9 @@ impl<I> Sender<I> {
             let next = self.next_transmission;
             let progress = Progress::default();
             self.congestion.on_ack(&Acked { now, packets: fresh, marked, newest, next, rtt, limited, progress });
+            if self.on_its_way == 0 {
+                self.congestion.on_idle();
+            }
         }
         self.find_losses(now);
         Ok(())

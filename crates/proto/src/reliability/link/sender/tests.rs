@@ -1,6 +1,7 @@
 //! The link's sending end against a receiver that the tests play.
 
 use super::*;
+use crate::congestion::Dctcp;
 use crate::contract::drop_reason::DropReason;
 use crate::reliability::link::wire::{Ack, MAX_ACK_WORDS};
 
@@ -38,7 +39,7 @@ fn acknowledge(sender: &mut Sender<()>, now: Time, cum: u64, others: &[u64], ech
 
 #[test]
 fn three_later_arrivals_make_a_loss_and_two_do_not() {
-    let mut sender = Sender::new(TimerConfig::default());
+    let mut sender = Sender::new(TimerConfig::default(), Box::new(Dctcp::new(LIMITS)));
     assert_eq!(send_all(&mut sender, at_us(0)).len(), 16);
     assert_eq!(acknowledge(&mut sender, at_us(50), 0, &[1, 2], (2, 1)), 2);
     assert!(!sender.may_resend(at_us(50)));
@@ -52,7 +53,7 @@ fn three_later_arrivals_make_a_loss_and_two_do_not() {
 
 #[test]
 fn a_retransmission_that_is_lost_too_is_found_by_what_came_after_it() {
-    let mut sender = Sender::new(TimerConfig::default());
+    let mut sender = Sender::new(TimerConfig::default(), Box::new(Dctcp::new(LIMITS)));
     send_all(&mut sender, at_us(0));
     acknowledge(&mut sender, at_us(50), 0, &[1, 2, 3], (3, 1));
     let again = send_all(&mut sender, at_us(1_000));
@@ -69,7 +70,7 @@ fn a_retransmission_that_is_lost_too_is_found_by_what_came_after_it() {
 
 #[test]
 fn a_late_packet_teaches_patience() {
-    let mut sender = Sender::new(TimerConfig::default());
+    let mut sender = Sender::new(TimerConfig::default(), Box::new(Dctcp::new(LIMITS)));
     send_all(&mut sender, at_us(0));
     acknowledge(&mut sender, at_us(50), 0, &[1, 2, 3], (3, 1));
     send_all(&mut sender, at_us(1_000));
@@ -83,7 +84,7 @@ fn a_late_packet_teaches_patience() {
 
 #[test]
 fn a_timeout_probes_first_and_gives_up_the_rest_only_when_that_is_not_answered() {
-    let mut sender = Sender::new(TimerConfig::default());
+    let mut sender = Sender::new(TimerConfig::default(), Box::new(Dctcp::new(LIMITS)));
     send_all(&mut sender, at_us(0));
     let due = sender.poll_timeout(false).unwrap();
     assert_eq!(due, at_us(20_000));
@@ -102,7 +103,7 @@ fn a_timeout_probes_first_and_gives_up_the_rest_only_when_that_is_not_answered()
 /// (compare RFC 8985, section 7.3).
 #[test]
 fn a_timeout_probes_with_a_new_packet_where_one_waits() {
-    let mut sender = Sender::new(TimerConfig::default());
+    let mut sender = Sender::new(TimerConfig::default(), Box::new(Dctcp::new(LIMITS)));
     send_all(&mut sender, at_us(0));
     let due = sender.poll_timeout(true).unwrap();
     sender.handle_timeout(due, true, |()| false);
@@ -119,7 +120,7 @@ fn a_timeout_probes_with_a_new_packet_where_one_waits() {
 
 #[test]
 fn a_closed_window_is_probed_with_one_packet_at_a_time() {
-    let mut sender = Sender::new(TimerConfig::default());
+    let mut sender = Sender::new(TimerConfig::default(), Box::new(Dctcp::new(LIMITS)));
     sender.limit = 10;
     assert_eq!(send_all(&mut sender, at_us(0)).len(), 10);
     let closed = Ack { cum: 10, limit: 10, echo_seq: 9, echo_attempt: 1, marks: 0 };
@@ -135,7 +136,11 @@ fn a_closed_window_is_probed_with_one_packet_at_a_time() {
 #[test]
 fn goes_on_where_sequence_numbers_wrap_around() {
     let start = (1 << 32) - 100;
-    let mut sender = Sender { base: start, limit: start + WINDOW, ..Sender::new(TimerConfig::default()) };
+    let mut sender = Sender {
+        base: start,
+        limit: start + WINDOW,
+        ..Sender::new(TimerConfig::default(), Box::new(Dctcp::new(LIMITS)))
+    };
     let (mut now, mut next, mut items) = (at_us(0), start, 0);
     while next < start + 1_000 {
         now += Span::from_millis(1);
@@ -147,7 +152,7 @@ fn goes_on_where_sequence_numbers_wrap_around() {
 
 #[test]
 fn acknowledgements_of_what_was_never_sent_are_refused() {
-    let mut sender = Sender::new(TimerConfig::default());
+    let mut sender = Sender::new(TimerConfig::default(), Box::new(Dctcp::new(LIMITS)));
     send_all(&mut sender, at_us(0));
     let ack = Ack { cum: 17, limit: 17, echo_seq: 0, echo_attempt: 0, marks: 0 };
     assert_eq!(sender.handle_ack(at_us(1), &ack, &[], |_| ()), Err(DropReason::BadField));

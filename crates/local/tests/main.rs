@@ -1,0 +1,6 @@
+//! The tests of the crate are one program, so that it is linked once.
+
+mod collectives;
+mod faults;
+mod handover;
+mod ranks;

@@ -1,0 +1,280 @@
+//! One rank of a group whose ranks share a host's memory.
+
+use std::mem::ManuallyDrop;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::prelude::*;
+use tributary_local::meet::{MeetError, Ranks, meet};
+use tributary_local::{Description, Group, Kind, Lent, LocalError, Operands, Pending};
+use tributary_net::os::OwnerProcess;
+use tributary_numeric::{DType, ReduceOp};
+
+use crate::buffer::Buffer;
+use crate::errors;
+use crate::pending::SIGNAL_INTERVAL;
+use crate::protocol::{dtype_named, op_named};
+
+/// A rank; it leaves the group at the latest when it is collected.
+#[pyclass(frozen, module = "tributary._core")]
+pub struct LocalGroup {
+    owner: OwnerProcess,
+    /// Its own end would wait for a thread: a fork, which has no such thread, never ends it.
+    group: ManuallyDrop<Group>,
+    /// Collectives under way. Their memory must stay alive, even if Python has dropped their handles.
+    pending: Mutex<Vec<Py<LocalPending>>>,
+}
+
+/// Python's handle of a collective.
+#[pyclass(frozen, module = "tributary._core")]
+pub struct LocalPending {
+    collective: Pending,
+    /// Kept alive, and never used.
+    _owners: [Py<PyAny>; 2],
+}
+
+#[pymethods]
+impl LocalGroup {
+    /// Meets the other ranks; `check` is called now and then, and an exception that it raises ends the wait.
+    #[staticmethod]
+    #[pyo3(signature = (name, rank, world_size, timeout, check=None))]
+    fn meet(
+        py: Python<'_>,
+        name: &str,
+        rank: usize,
+        world_size: usize,
+        timeout: f64,
+        check: Option<Py<PyAny>>,
+    ) -> PyResult<LocalGroup> {
+        let ranks = Ranks { name, rank, ranks: world_size, timeout: errors::seconds(timeout)? };
+        let mut poll = || {
+            Python::attach(|py| {
+                py.check_signals()?;
+                check.as_ref().map_or(Ok(()), |check| check.call0(py).map(drop))
+            })
+        };
+        let met = py.detach(|| meet(&ranks, &mut poll));
+        let (layout, processes) = met.map_err(|error| match error {
+            MeetError::Ended(error) => error,
+            MeetError::Separate(sentence) => errors::raise(py, "SharedMemoryError", (sentence,)),
+            MeetError::TimedOut(sentence) => errors::raise(py, "ConnectError", (sentence,)),
+        })?;
+        let group = Group::new(rank, world_size, layout, processes);
+        Ok(LocalGroup { owner: OwnerProcess::current(), group: ManuallyDrop::new(group), pending: Mutex::default() })
+    }
+
+    /// Starts an all-reduce; with a root it is a reduce. The output has the elements `kept` of the result, from the first
+    /// to before the second, or all of them.
+    #[pyo3(signature = (input, output, dtype, op, timeout, kept=None, root=None))]
+    #[allow(clippy::too_many_arguments)] // They are Python's arguments.
+    fn all_reduce(
+        &self,
+        py: Python<'_>,
+        input: Buffer,
+        output: Buffer,
+        dtype: &str,
+        op: &str,
+        timeout: f64,
+        kept: Option<(usize, usize)>,
+        root: Option<u16>,
+    ) -> PyResult<Py<LocalPending>> {
+        let (dtype, op) = (dtype_named(dtype)?, op_named(op)?);
+        let elements = input.elements(dtype)?;
+        let (first, end) = kept.unwrap_or((0, elements));
+        if first > end || end > elements {
+            return Err(PyValueError::new_err(format!("{first} to {end} is not within 0 to {elements}")));
+        }
+        let kind = root.map_or(Kind::AllReduce, |root| Kind::Reduce { root });
+        self.start(py, Description { kind, dtype, op, elements }, (input, Some(output)), first..end, timeout)
+    }
+
+    /// Starts a broadcast of a rank's memory to all ranks, in place.
+    fn broadcast(&self, py: Python<'_>, data: Buffer, root: u16, timeout: f64) -> PyResult<Py<LocalPending>> {
+        let description = bytes(Kind::Broadcast { root }, data.bytes);
+        let is_root = usize::from(root) == self.group.rank();
+        let (input, output) = if is_root { (data, None) } else { (Buffer::nothing(py), Some(data)) };
+        self.start(py, description, (input, output), 0..0, timeout)
+    }
+
+    /// Starts a reduce-scatter: the output is this rank's shard of the result. The range is the whole input, as there is
+    /// one memory only.
+    #[pyo3(signature = (input, output, dtype, op, timeout, range=None))]
+    #[allow(clippy::too_many_arguments)] // They are Python's arguments.
+    fn reduce_scatter(
+        &self,
+        py: Python<'_>,
+        input: Buffer,
+        output: Buffer,
+        dtype: &str,
+        op: &str,
+        timeout: f64,
+        range: Option<(usize, usize)>,
+    ) -> PyResult<Py<LocalPending>> {
+        let (dtype, op) = (dtype_named(dtype)?, op_named(op)?);
+        is_whole(range, input.elements(dtype)?)?;
+        let (elements, shard) = (input.elements(dtype)?, output.elements(dtype)?);
+        let first = self.group.rank() * shard;
+        let description = Description { kind: Kind::ReduceScatter, dtype, op, elements };
+        self.start(py, description, (input, Some(output)), first..first + shard, timeout)
+    }
+
+    /// Starts an all-gather in place: the memory has the shards of all ranks, and this rank's is filled in.
+    #[pyo3(signature = (data, shard, timeout, range=None))]
+    fn all_gather(
+        &self,
+        py: Python<'_>,
+        data: Buffer,
+        shard: usize,
+        timeout: f64,
+        range: Option<(usize, usize)>,
+    ) -> PyResult<Py<LocalPending>> {
+        is_whole(range, data.bytes)?;
+        let input = data.fragment(py, self.group.rank() * shard, shard)?;
+        self.start(py, bytes(Kind::AllGather, shard), (input, Some(data)), 0..0, timeout)
+    }
+
+    /// Lets the group's own thread go on with what nobody waits for.
+    fn go_on(&self) -> PyResult<()> {
+        self.group.go_on().map_err(|error| PyOSError::new_err(error.to_string()))
+    }
+
+    /// Waits until all collectives under way have ended, successfully or not.
+    fn finish(&self, py: Python<'_>) -> PyResult<()> {
+        loop {
+            let all = self.lock();
+            let next = all.iter().find(|pending| !pending.get().is_done()).map(|pending| pending.clone_ref(py));
+            drop(all);
+            let Some(pending) = next else { return Ok(()) };
+            while !pending.get().is_done() {
+                py.detach(|| pending.get().collective.wait(SIGNAL_INTERVAL));
+                py.check_signals()?;
+            }
+        }
+    }
+
+    /// Leaves the group; what is under way fails.
+    fn close(&self, py: Python<'_>) {
+        // A fork leaves its parent's group alone.
+        if !self.owner.is_current() {
+            return;
+        }
+        py.detach(|| self.group.close());
+        // Outside the lock, because to drop arrays may run Python code.
+        let pending = std::mem::take(&mut *self.lock());
+        drop(pending);
+    }
+}
+
+impl LocalGroup {
+    fn lock(&self) -> MutexGuard<'_, Vec<Py<LocalPending>>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts a collective over memory of the buffers, which are kept alive until it has ended.
+    fn start(
+        &self,
+        py: Python<'_>,
+        description: Description,
+        (input, output): (Buffer, Option<Buffer>),
+        kept: std::ops::Range<usize>,
+        timeout: f64,
+    ) -> PyResult<Py<LocalPending>> {
+        if !self.owner.is_current() {
+            let sentence = "this group was made before a fork; make a new one in the new process";
+            return Err(errors::raise(py, "TributaryError", (sentence,)));
+        }
+        // SAFETY: `Buffer` is contiguous and as long as it says, and its owner is held until the collective has ended. The
+        // package makes sure that the output is the same memory as those elements of the input or does not overlap it, and
+        // Python code leaves both alone until then.
+        #[allow(unsafe_code)]
+        let (from, to) = unsafe {
+            let to = match &output {
+                Some(output) => Lent::new(output.target()?, output.bytes),
+                None => Lent::NONE,
+            };
+            (Lent::new(input.source().cast_mut(), input.bytes), to)
+        };
+        let operands = Operands { input: from, output: to, kept };
+        let collective = self.group.submit(description, operands, errors::seconds(timeout)?);
+        let collective = collective.map_err(|error| of_local(py, &error))?;
+        let owners = [input.owner, output.map_or_else(|| py.None(), |output| output.owner)];
+        let pending = Py::new(py, LocalPending { collective, _owners: owners })?;
+        let mut all = self.lock();
+        let ended: Vec<_> = all.extract_if(.., |pending| pending.get().is_done()).collect();
+        all.push(pending.clone_ref(py));
+        drop(all);
+        // Outside the lock, as above.
+        drop(ended);
+        Ok(pending)
+    }
+}
+
+#[pymethods]
+impl LocalPending {
+    /// True when the collective is complete, false if `timeout` seconds passed first; raises an exception if it failed.
+    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
+        let deadline =
+            timeout.map(errors::seconds).transpose()?.and_then(|timeout| Instant::now().checked_add(timeout));
+        loop {
+            let left = deadline.map_or(SIGNAL_INTERVAL, |deadline| deadline.saturating_duration_since(Instant::now()));
+            match py.detach(|| self.collective.wait(left.min(SIGNAL_INTERVAL))) {
+                Some(outcome) => return outcome.map(|()| true).map_err(|error| of_local(py, &error)),
+                None if left.is_zero() => return Ok(false),
+                None => py.check_signals()?,
+            }
+        }
+    }
+
+    /// True when the memory belongs to the caller again.
+    fn is_done(&self) -> bool {
+        self.collective.is_done()
+    }
+}
+
+/// Why ranks that share a host cannot combine elements of this type this way, as a sentence; `None` if they can.
+#[pyfunction]
+pub(crate) fn local_refusal(dtype: &str, op: &str) -> PyResult<Option<String>> {
+    let (dtype, op) = (dtype_named(dtype)?, op_named(op)?);
+    Ok((!op.takes(dtype))
+        .then(|| format!("a host's memory cannot do a {op} of {dtype}: band, bor and bxor are for integers")))
+}
+
+fn is_whole(range: Option<(usize, usize)>, all: usize) -> PyResult<()> {
+    match range {
+        Some(range) if range != (0, all) => Err(PyValueError::new_err(format!("{range:?} is not 0 to {all}"))),
+        _ => Ok(()),
+    }
+}
+
+fn bytes(kind: Kind, elements: usize) -> Description {
+    Description { kind, dtype: DType::U8, op: ReduceOp::Sum, elements }
+}
+
+fn of_local(py: Python<'_>, error: &LocalError) -> PyErr {
+    let sentence = error.to_string();
+    match error {
+        LocalError::Mismatch(_) => errors::raise(py, "MismatchError", (sentence,)),
+        LocalError::TimedOut { missing, .. } => {
+            errors::raise(py, "CollectiveTimeoutError", (sentence, missing.clone()))
+        }
+        LocalError::Lost { missing, .. } => errors::raise(py, "RankLostError", (sentence, missing.clone())),
+        LocalError::Closed => errors::raise(py, "ClosedError", (sentence,)),
+        LocalError::Refused(_) => errors::raise(py, "UnsupportedError", (sentence,)),
+        LocalError::Invalid(_) => PyValueError::new_err(sentence),
+        LocalError::Aborted | LocalError::Fault => errors::raise(py, "CollectiveError", (sentence,)),
+    }
+}
+
+impl Drop for LocalGroup {
+    fn drop(&mut self) {
+        if self.owner.is_current() {
+            Python::attach(|py| self.close(py));
+            // SAFETY: nothing uses the group after this.
+            #[allow(unsafe_code)]
+            unsafe {
+                ManuallyDrop::drop(&mut self.group);
+            }
+        }
+    }
+}
