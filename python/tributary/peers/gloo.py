@@ -1,4 +1,4 @@
-"""One rank of PyTorch's Gloo all-reduce, as ``tributary lab bench`` runs it on every host.
+"""One rank of PyTorch's all-reduce with Gloo or another backend, as ``tributary lab bench`` runs it on every host.
 
 Started with rank, world size, the address of rank 0 and the interface, it joins and then follows lines on its input,
 ``ELEMENTS ITERS [DENSITY]``: it sums that many float32 that often, back to back, and answers with one line of JSON.
@@ -57,6 +57,7 @@ def main() -> int:
     parser.add_argument("--world-size", type=int, required=True)
     parser.add_argument("--rendezvous", metavar="ADDR:PORT", required=True)
     parser.add_argument("--interface", required=True)
+    parser.add_argument("--backend", default="gloo")
     parser.add_argument("--timeout", type=float, metavar="S", default=120.0)
     args = parser.parse_args()
     os.environ["GLOO_SOCKET_IFNAME"] = args.interface
@@ -70,7 +71,7 @@ def main() -> int:
     torch.set_num_threads(1)
     torch.manual_seed(args.rank)
     dist.init_process_group(
-        "gloo",
+        args.backend,
         init_method=f"tcp://{args.rendezvous}",
         rank=args.rank,
         world_size=args.world_size,

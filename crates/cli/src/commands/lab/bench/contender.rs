@@ -1,4 +1,4 @@
-//! The contenders of a bench: a protocol with a type and a way to sum it, or Gloo.
+//! The contenders of a bench: a protocol with a type and a way to sum it, PyTorch with one word changed, or Gloo.
 
 use tributary_numeric::DType;
 use tributary_proto::contract::numbers::Numbers;
@@ -12,6 +12,9 @@ use crate::commands::collective::design;
 pub enum Contender {
     /// A protocol of ours.
     Ours(Ours),
+    /// PyTorch with our backend, which chooses where to sum: over the workers' hosts, and the switches of this many spare
+    /// hosts.
+    OneWord(u16),
     /// PyTorch's Gloo, where hosts sum float32; with a density, sparse tensors.
     Gloo(Option<Density>),
 }
@@ -68,6 +71,7 @@ impl Contender {
     fn at(self, density: Density) -> Contender {
         match self {
             Contender::Ours(ours) => Contender::Ours(Ours { density: Some(density), ..ours }),
+            Contender::OneWord(_) => self,
             Contender::Gloo(_) => Contender::Gloo(Some(density)),
         }
     }
@@ -76,6 +80,7 @@ impl Contender {
     pub fn dense(self) -> Contender {
         match self {
             Contender::Ours(ours) => Contender::Ours(Ours { density: None, ..ours }),
+            Contender::OneWord(_) => self,
             Contender::Gloo(_) => Contender::Gloo(None),
         }
     }
@@ -84,7 +89,13 @@ impl Contender {
     pub fn density(&self) -> Option<Density> {
         match *self {
             Contender::Ours(Ours { density, .. }) | Contender::Gloo(density) => density,
+            Contender::OneWord(_) => None,
         }
+    }
+
+    /// True if PyTorch runs it.
+    pub fn is_of_torch(&self) -> bool {
+        matches!(self, Contender::OneWord(_) | Contender::Gloo(_))
     }
 
     /// True if it is Gloo.
@@ -100,7 +111,9 @@ impl Contender {
     /// The name in tables, which leaves out defaults.
     pub fn name(&self) -> String {
         let sparse = self.density().map(|density| format!("sparse {density}"));
+        let spare = if let Contender::OneWord(spare @ 1..) = self { Some(format!("+{spare} spare")) } else { None };
         let words = match self {
+            Contender::OneWord(_) => vec!["one word"],
             Contender::Gloo(_) => vec!["Gloo"],
             Contender::Ours(Ours { protocol, dtype, numbers, design, .. }) => {
                 let dtype = (*dtype != DType::F32).then(|| dtype.name());
@@ -108,13 +121,14 @@ impl Contender {
                 [Some(protocol.name), dtype, numbers, *design].into_iter().flatten().collect()
             }
         };
-        words.into_iter().chain(sparse.as_deref()).collect::<Vec<_>>().join(" ")
+        words.into_iter().chain(spare.as_deref()).chain(sparse.as_deref()).collect::<Vec<_>>().join(" ")
     }
 
     /// The name of the protocol in JSON.
     pub fn protocol(&self) -> &'static str {
         match self {
             Contender::Ours(ours) => ours.protocol.name,
+            Contender::OneWord(_) => "auto",
             Contender::Gloo(_) => "gloo",
         }
     }
@@ -123,7 +137,7 @@ impl Contender {
     pub fn dtype(&self) -> DType {
         match self {
             Contender::Ours(ours) => ours.dtype,
-            Contender::Gloo(_) => DType::F32,
+            Contender::OneWord(_) | Contender::Gloo(_) => DType::F32,
         }
     }
 
@@ -139,7 +153,7 @@ impl Contender {
     pub fn design(&self) -> Option<&'static str> {
         match self {
             Contender::Ours(ours) => ours.design,
-            Contender::Gloo(_) => None,
+            Contender::OneWord(_) | Contender::Gloo(_) => None,
         }
     }
 
@@ -147,7 +161,7 @@ impl Contender {
     pub fn of_f32(&self) -> Contender {
         match *self {
             Contender::Ours(ours) => Contender::Ours(Ours { dtype: DType::F32, ..ours }),
-            Contender::Gloo(_) => *self,
+            Contender::OneWord(_) | Contender::Gloo(_) => *self,
         }
     }
 

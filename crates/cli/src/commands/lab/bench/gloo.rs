@@ -1,4 +1,4 @@
-//! PyTorch's Gloo as a contender: one `python -m tributary.peers.gloo` on every host of a star.
+//! PyTorch's Gloo as a contender, or our backend in its place: a `python -m tributary.peers.gloo` on every host of a star.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -18,10 +18,23 @@ use crate::program::Program;
 const JOIN_TIMEOUT: Duration = Duration::from_secs(120);
 /// For one run of collectives, also with heavy loss.
 const RUN_TIMEOUT: Duration = Duration::from_secs(300);
+/// Where the first ranks meet; others meet at the ports behind.
 const RENDEZVOUS_PORT: u16 = 29500;
 
-/// Gloo ranks that wait for work.
+/// PyTorch's backend, and the switches that it is told of.
+#[derive(Clone, Debug)]
+pub struct Backend {
+    /// The word in `init_process_group`.
+    pub name: &'static str,
+    /// Distinguishes the ranks of one star that meet.
+    pub number: u16,
+    /// "HOST:PORT" of each switch.
+    pub switches: Vec<String>,
+}
+
+/// Ranks that wait for work.
 pub struct Gloo {
+    backend: &'static str,
     ranks: Vec<(Process, ChildStdin)>,
     /// PyTorch's version.
     pub version: String,
@@ -58,8 +71,14 @@ pub fn default_python(program: &Program) -> PathBuf {
 
 impl Gloo {
     /// Starts a rank on each of the first `world_size` hosts and waits until all have joined.
-    pub fn join(star: &Star, world_size: usize, python: &Path, interrupt: &Interrupt) -> Result<Gloo, Failure> {
-        let rendezvous = format!("{}:{RENDEZVOUS_PORT}", star.host_addr(0));
+    pub fn join(
+        star: &Star,
+        world_size: usize,
+        backend: &Backend,
+        python: &Path,
+        interrupt: &Interrupt,
+    ) -> Result<Gloo, Failure> {
+        let rendezvous = format!("{}:{}", star.host_addr(0), RENDEZVOUS_PORT + backend.number);
         let mut ranks = Vec::new();
         for rank in 0..world_size {
             let mut command = star.host(rank).command(python)?;
@@ -72,18 +91,21 @@ impl Gloo {
                     "--world-size",
                     &world_size.to_string(),
                 ])
-                .args(["--rendezvous", &rendezvous, "--interface", star.host_device()])
+                .args(["--rendezvous", &rendezvous, "--interface", star.host_device(), "--backend", backend.name])
                 .stdin(Stdio::piped());
-            let mut process = Process::spawn("Gloo", command, interrupt)?;
-            let input = process.take_input().ok_or_else(|| Failure::new("Gloo was started without an input"))?;
+            if !backend.switches.is_empty() {
+                command.env("TRIBUTARY_SWITCH", backend.switches.join(","));
+            }
+            let mut process = Process::spawn(backend.name, command, interrupt)?;
+            let input = process.take_input().ok_or_else(|| Failure::new("a rank was started without an input"))?;
             ranks.push((process, input));
         }
         let mut version = String::new();
         for (process, _) in &mut ranks {
-            let joined: Joined = parse(&process.next_line(JOIN_TIMEOUT)?)?;
+            let joined: Joined = parse(backend.name, &process.next_line(JOIN_TIMEOUT)?)?;
             version = joined.torch;
         }
-        Ok(Gloo { ranks, version })
+        Ok(Gloo { backend: backend.name, ranks, version })
     }
 
     /// One run of collectives, back to back, of a tensor of this many elements, or of this share of them.
@@ -93,10 +115,11 @@ impl Gloo {
             // If the rank has ended, reading from it below tells why.
             let _ = writeln!(input, "{elements} {iters}{density}");
         }
-        self.ranks.iter_mut().map(|(process, _)| parse(&process.next_line(RUN_TIMEOUT)?)).collect()
+        let (backend, ranks) = (self.backend, &mut self.ranks);
+        ranks.iter_mut().map(|(process, _)| parse(backend, &process.next_line(RUN_TIMEOUT)?)).collect()
     }
 }
 
-fn parse<'a, T: Deserialize<'a>>(line: &'a str) -> Result<T, Failure> {
-    serde_json::from_str(line).map_err(|error| Failure::new(format!("Gloo said '{line}': {error}")))
+fn parse<'a, T: Deserialize<'a>>(backend: &str, line: &'a str) -> Result<T, Failure> {
+    serde_json::from_str(line).map_err(|error| Failure::new(format!("a rank of {backend} said '{line}': {error}")))
 }

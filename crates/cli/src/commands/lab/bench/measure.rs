@@ -8,8 +8,7 @@ use tributary_numeric::DType;
 use tributary_testbed::{Faults, Star, StarOptions};
 
 use super::contender::{Contender, Ours};
-use super::density::Density;
-use super::gloo::Gloo;
+use super::gloo::{Backend, Gloo};
 use super::machine::Machine;
 use super::plan::{Plan, StarPlan};
 use super::report::{Report, Row, Sample};
@@ -68,16 +67,21 @@ impl Inputs {
     }
 }
 
-/// One star with its switch and, if it is measured, its ranks of Gloo.
+/// The port of a spare host's switch.
+const SPARE_PORT: u16 = 17777;
+
+/// One star with its switch and, if they are measured, PyTorch's ranks.
 struct StarBench<'a> {
     plan: &'a Plan,
     star: &'a StarPlan,
     inputs: &'a Inputs,
     cluster: Cluster,
     gloo: Option<Gloo>,
+    /// PyTorch's ranks with our backend.
+    words: Vec<(Contender, Gloo)>,
     /// Why Gloo is left out, if it was wanted.
     no_gloo: Option<String>,
-    /// The parameter servers on the hosts after the workers'.
+    /// The parameter servers on the hosts after the workers', and the switches on the hosts after those.
     servers: Vec<Process>,
 }
 
@@ -90,10 +94,14 @@ impl<'a> StarBench<'a> {
         python: Option<&Path>,
         interrupt: &Interrupt,
     ) -> Result<StarBench<'a>, Failure> {
-        let count = usize::from(star.hosts + plan.servers);
+        let served = usize::from(star.hosts + plan.servers);
+        let count = served + usize::from(plan.spare);
         let options = StarOptions { mtu: plan.mtu, ..StarOptions::new(count, star.rate.shaping()) };
         let hosts = Star::build(options)?;
-        let joined = python.map(|python| Gloo::join(&hosts, star.hosts.into(), python, interrupt));
+        let spare = switches(&hosts, program, served..count, interrupt)?;
+        let workers = usize::from(star.hosts);
+        let backend = Backend { name: "gloo", number: 0, switches: Vec::new() };
+        let joined = python.map(|python| Gloo::join(&hosts, workers, &backend, python, interrupt));
         interrupt.check()?;
         let (gloo, no_gloo) = match joined {
             Some(Ok(gloo)) => (Some(gloo), None),
@@ -101,15 +109,20 @@ impl<'a> StarBench<'a> {
             Some(Err(other)) => return Err(other),
             None => (None, None),
         };
-        let serving = usize::from(star.hosts)..count;
+        let words = match (python, &gloo) {
+            (Some(python), Some(_)) => one_word(plan, &hosts, workers, &spare, python, interrupt)?,
+            _ => Vec::new(),
+        };
+        let serving = workers..served;
         let may_serve: Vec<String> = serving.clone().map(|host| hosts.host_addr(host).to_string()).collect();
         let mut flags = vec!["--cores".to_owned(), plan.shards.to_string()];
         if !may_serve.is_empty() {
             flags.extend(["--servers".to_owned(), may_serve.join(",")]);
         }
         let cluster = Cluster::open_with(program, Hosts::Star(hosts), &flags, interrupt)?;
-        let servers = serving.map(|host| cluster.serve(host)).collect::<Result<_, _>>()?;
-        Ok(StarBench { plan, star, inputs, cluster, gloo, no_gloo, servers })
+        let mut servers = serving.map(|host| cluster.serve(host)).collect::<Result<Vec<_>, _>>()?;
+        servers.extend(spare.into_iter().map(|(process, _)| process));
+        Ok(StarBench { plan, star, inputs, cluster, gloo, words, no_gloo, servers })
     }
 
     /// A row for each loss. Each repetition goes through all losses, so that a slow minute of the machine hits all
@@ -131,7 +144,7 @@ impl<'a> StarBench<'a> {
     /// One run of each contender, large tensor and small.
     fn turn(&mut self, row: &mut Row, progress: &ProgressBar) -> Result<(), Failure> {
         for &contender in &self.plan.contenders {
-            if contender.is_gloo() && self.gloo.is_none() {
+            if contender.is_of_torch() && self.gloo.is_none() {
                 continue;
             }
             progress.set_message(format!(
@@ -143,7 +156,7 @@ impl<'a> StarBench<'a> {
             ));
             let sample = match contender {
                 Contender::Ours(ours) => self.ours(ours)?,
-                Contender::Gloo(density) => self.gloo(density)?,
+                Contender::OneWord(_) | Contender::Gloo(_) => self.torch(contender)?,
             };
             row.samples.push((contender, sample));
             progress.inc(1);
@@ -192,8 +205,10 @@ impl<'a> StarBench<'a> {
         }
     }
 
-    fn gloo(&mut self, density: Option<Density>) -> Result<Sample, Failure> {
-        let gloo = self.gloo.as_mut().ok_or_else(|| Failure::new("Gloo did not join"))?;
+    fn torch(&mut self, contender: Contender) -> Result<Sample, Failure> {
+        let density = contender.density();
+        let own = self.words.iter_mut().find(|(who, _)| *who == contender).map(|(_, ranks)| ranks);
+        let gloo = own.or(self.gloo.as_mut()).ok_or_else(|| Failure::new("Gloo did not join"))?;
         let softirq = Softirq::read();
         let ranks = gloo.run(self.plan.elements, self.plan.iters, density)?;
         let softirq_seconds = softirq.elapsed();
@@ -209,13 +224,54 @@ impl<'a> StarBench<'a> {
     }
 }
 
+/// Starts a switch on each of these hosts; the processes, and "HOST:PORT" of each.
+fn switches(
+    hosts: &Star,
+    program: &Program,
+    spare: std::ops::Range<usize>,
+    interrupt: &Interrupt,
+) -> Result<Vec<(Process, String)>, Failure> {
+    let start = |host: usize| {
+        let listen = format!("{}:{SPARE_PORT}", hosts.host_addr(host));
+        let mut words = program.words().iter();
+        let mut command =
+            hosts.host(host).command(words.next().ok_or_else(|| Failure::new("a program has a name"))?)?;
+        command.args(words).args(["switch", "--listen", &listen, "--json"]);
+        let mut switch = Process::spawn(format!("the switch on host {host}"), command, interrupt)?;
+        switch.next_line(TIMEOUT)?;
+        Ok((switch, listen))
+    };
+    spare.map(start).collect()
+}
+
+/// PyTorch's ranks for each contender that needs some with our backend.
+fn one_word(
+    plan: &Plan,
+    hosts: &Star,
+    workers: usize,
+    spare: &[(Process, String)],
+    python: &Path,
+    interrupt: &Interrupt,
+) -> Result<Vec<(Contender, Gloo)>, Failure> {
+    let words = plan
+        .contenders
+        .iter()
+        .filter_map(|&who| if let Contender::OneWord(spare) = who { Some((who, spare)) } else { None });
+    let join = |(index, (who, with)): (usize, (Contender, u16))| {
+        let switches = spare.iter().take(with.into()).map(|(_, address)| address.clone()).collect();
+        let backend = Backend { name: "tributary", number: 1 + index as u16, switches };
+        Ok((who, Gloo::join(hosts, workers, &backend, python, interrupt)?))
+    };
+    words.enumerate().map(join).collect()
+}
+
 fn slowest(seconds: impl Iterator<Item = f64>) -> f64 {
     seconds.fold(0.0, f64::max)
 }
 
 fn progress(plan: &Plan, with_gloo: bool) -> ProgressBar {
     let rows: usize = plan.stars.iter().map(|star| star.losses.len()).sum();
-    let contenders = plan.contenders.iter().filter(|who| with_gloo || !who.is_gloo()).count();
+    let contenders = plan.contenders.iter().filter(|who| with_gloo || !who.is_of_torch()).count();
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} runs, {eta} left: {msg}").expect("a right template");
     ProgressBar::new((rows * contenders) as u64 * u64::from(plan.repetitions)).with_style(style)
 }

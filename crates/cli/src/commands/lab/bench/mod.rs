@@ -38,6 +38,7 @@ Examples:
   tributary lab bench --hosts 4 --design single,multi:4  one buffer for a block's packets, or four
   tributary lab bench --sparse 0.01,0.1,0.4              sparse tensors beside dense ones, and where lines cross
   tributary lab bench --hosts 4 --servers 1 --protocol NAME   these alone, and a parameter server
+  tributary lab bench --hosts 4 --one-word --spare 1     PyTorch with one word changed, and beside a spare host's switch
   tributary lab bench --tenants                          two jobs share a switch's memory, one with a slow rank
   tributary lab bench --quick                            tiny tensors: that it runs, not how fast
 
@@ -106,6 +107,12 @@ pub struct Args {
     /// Hosts beside those of --hosts, each with a parameter server (tributary ps) for the protocols that use one
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=16))]
     pub servers: u16,
+    /// Measure PyTorch with one word changed, which chooses where to sum, beside Gloo
+    #[arg(long, conflicts_with_all = ["sparse", "tenants", "no_gloo"])]
+    pub one_word: bool,
+    /// The same, with this many hosts beside the others that run a switch each, on a link like theirs
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=16), conflicts_with_all = ["sparse", "tenants", "no_gloo"])]
+    pub spare: u16,
     /// Threads of the switch
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub shards: u16,

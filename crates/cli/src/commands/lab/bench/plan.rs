@@ -71,6 +71,8 @@ pub struct Plan {
     pub contenders: Vec<Contender>,
     /// Hosts beside those of a star's workers, with a parameter server each.
     pub servers: u16,
+    /// Further hosts, each with a switch for PyTorch's ranks.
+    pub spare: u16,
     /// Elements of the tensor.
     pub elements: usize,
     /// Collectives in one run.
@@ -91,16 +93,25 @@ impl Plan {
     /// The plan for the flags; if they name no star, most rows of docs/performance.md.
     pub fn new(args: &Args) -> Plan {
         let size = args.size.unwrap_or(Bytes(if args.quick { 1_000_000 } else { 25_000_000 }));
-        let protocols = if args.protocol.is_empty() { job::protocols().collect() } else { args.protocol.clone() };
+        let words: Vec<Contender> = [(args.one_word, 0), (args.spare > 0, args.spare)]
+            .into_iter()
+            .filter_map(|(runs, spare)| runs.then_some(Contender::OneWord(spare)))
+            .collect();
+        let protocols = match args.protocol.is_empty() {
+            true if words.is_empty() => job::protocols().collect(),
+            _ => args.protocol.clone(),
+        };
         Plan {
             stars: stars(args),
             contenders: match &args.sparse[..] {
                 [] => {
-                    Contender::all(&protocols, &or(&args.dtype, DType::F32), &or(&args.numbers, "float"), &args.design)
+                    let (dtypes, numbers) = (or(&args.dtype, DType::F32), or(&args.numbers, "float"));
+                    [words, Contender::all(&protocols, &dtypes, &numbers, &args.design)].concat()
                 }
                 densities => Contender::sparse(&protocols, densities),
             },
             servers: args.servers,
+            spare: args.spare,
             elements: args.elements.map_or(elements_of(size), |elements| elements as usize),
             iters: args.iters.unwrap_or(if args.quick { 2 } else { 5 }),
             repetitions: args.repetitions.unwrap_or(if args.quick { 1 } else { 3 }),
@@ -279,6 +290,15 @@ mod tests {
         let plan = plan(&format!("--hosts 4 --servers 2 --protocol {protocol}"));
         let names: Vec<String> = plan.contenders.iter().map(Contender::name).collect();
         assert_eq!((names, plan.servers, plan.most_hosts()), (vec![protocol.name.to_owned(), "Gloo".to_owned()], 2, 4));
+    }
+
+    #[test]
+    fn one_word_and_spare_hosts_take_turns_with_gloo_alone() {
+        let names = |line: &str| -> Vec<String> { plan(line).contenders.iter().map(Contender::name).collect() };
+        assert_eq!(names("--one-word"), ["one word", "Gloo"]);
+        assert_eq!(names("--one-word --spare 2"), ["one word", "one word +2 spare", "Gloo"]);
+        let protocol = crate::cluster::job::protocols().next().expect("there is one");
+        assert_eq!(names(&format!("--spare 1 --protocol {protocol}")), ["one word +1 spare", protocol.name, "Gloo"]);
     }
 
     #[test]
