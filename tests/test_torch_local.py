@@ -65,9 +65,15 @@ def test_one_rank_that_switches_it_off_takes_all_to_the_network_and_they_say_why
         assert reason.endswith("TRIBUTARY_LOCAL is off")
 
 
-def test_options_of_a_protocol_are_kept_in_the_network(ranks: Ranks, meet: str) -> None:
-    for reason in ranks(torch_rank_local.with_options, 2, meet):
-        assert reason == "TRIBUTARY_OPTIONS=numbers=fixed are about sums in the network"
+@pytest.mark.parametrize(
+    ("choices", "why"),
+    [
+        ({"options": "numbers=fixed"}, "TRIBUTARY_OPTIONS=numbers=fixed are about sums in the network"),
+        ({"protocol": "canary"}, "TRIBUTARY_PROTOCOL=canary is about sums in the network"),
+    ],
+)
+def test_what_was_chosen_is_kept_in_the_network(ranks: Ranks, meet: str, choices: dict[str, str], why: str) -> None:
+    assert ranks(torch_rank_local.with_choices, 2, meet, choices) == [why, why]
 
 
 @pytest.mark.parametrize(

@@ -186,9 +186,9 @@ def one_off(rank: int, size: int, meet: str, off: int) -> str | None:
         return tributary.torch.stats().why_network
 
 
-def with_options(rank: int, size: int, meet: str) -> str | None:
-    """The options of a protocol are kept; why the network sums."""
-    with default_group(rank, size, meet, local="on", options="numbers=fixed"):
+def with_choices(rank: int, size: int, meet: str, choices: dict[str, str]) -> str | None:
+    """The protocol and the options that were chosen are kept; why the network sums."""
+    with default_group(rank, size, meet, local="on", **choices):
         dist.all_reduce(torch.ones(10))
         return tributary.torch.stats().why_network
 

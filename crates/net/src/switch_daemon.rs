@@ -29,6 +29,7 @@ pub struct RunningSwitch {
     // run.
     server: HttpServer,
     plane: Arc<ControlPlane>,
+    fabric: Option<Arc<FabricSwitch>>,
 }
 
 impl RunningSwitch {
@@ -67,7 +68,7 @@ impl RunningSwitch {
         let parent = options.parent.map(|parent| parent.to_string());
         let node = api.fabric.as_ref().map(|switch| switch.layout.name(switch.node));
         tracing::info!(%listen, parent = parent.as_deref(), node, shards, memory_bytes, "switch started");
-        Ok(RunningSwitch { listen, http: http_addr, server, plane })
+        Ok(RunningSwitch { listen, http: http_addr, server, plane, fabric: api.fabric.clone() })
     }
 
     /// The UDP address of shard 0 and the TCP address of the control API.
@@ -115,6 +116,18 @@ impl RunningSwitch {
     pub fn finish(&self, hurry: impl FnMut() -> bool) -> io::Result<bool> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         Ok(runtime.block_on(self.plane.finish(hurry)))
+    }
+
+    /// Tells the members of the jobs that end with this switch that it stops, so that none has to find out by silence.
+    pub fn announce_stop(&self) -> io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        runtime.block_on(async {
+            match &self.fabric {
+                Some(fabric) => fabric.announce_stop().await,
+                None => self.plane.announce_stop().await,
+            }
+        });
+        Ok(())
     }
 
     /// Refuses pending joins, removes every job, ends every thread and closes every socket. The jobs of a fabric go on at the

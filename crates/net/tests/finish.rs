@@ -95,6 +95,7 @@ fn ranks_that_are_still_summing_are_notified_that_the_switch_stops() {
             calls == 3
         });
         assert!(!rested.unwrap(), "a sum is under way");
+        switch.announce_stop().unwrap();
         switch.stop();
         let error = waits.join().unwrap().expect_err("the sum has failed").to_string();
         assert!(error.contains("is stopping") && error.contains(&addr), "{error}");

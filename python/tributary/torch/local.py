@@ -10,7 +10,7 @@ from tributary._core import LocalGroup
 from tributary.errors import SharedMemoryError
 from tributary.torch.join_steps import OtherRankError
 from tributary.torch.network import Network
-from tributary.torch.options import Options
+from tributary.torch.options import AUTO, Options
 from tributary.torch.rendezvous import Meeting, Rendezvous
 
 #: What the sentence of a rank that cannot share memory begins with, here and in the other ranks' errors.
@@ -63,6 +63,8 @@ def share_memory(
     """
     if rendezvous.meeting.is_spread:
         return "the ranks run on several hosts, or in several network namespaces"
+    if given.protocol != AUTO:
+        return f"TRIBUTARY_PROTOCOL={given.protocol} is about sums in the network"
     if given.options:
         return f"TRIBUTARY_OPTIONS={given.options} are about sums in the network"
 

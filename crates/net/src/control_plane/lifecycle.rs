@@ -115,10 +115,7 @@ impl ControlPlane {
     pub async fn stop(&self) {
         match self.shards.iter().any(|shard| shard.outlives()) {
             true => self.state().control.stop_joining(),
-            false => {
-                self.announce_stop().await;
-                self.state().control.stop();
-            }
+            false => self.state().control.stop(),
         }
         self.carry_out().await;
         if let Some(parent) = &self.parent_client {
@@ -127,7 +124,7 @@ impl ControlPlane {
     }
 
     /// Tells the members of all jobs that the switch stops, so that none has to find out by silence.
-    async fn announce_stop(&self) {
+    pub async fn announce_stop(&self) {
         let jobs: Vec<JobId> = self.with_control(|control| control.jobs().iter().filter_map(|job| job.id).collect());
         if jobs.is_empty() {
             return;
@@ -139,7 +136,7 @@ impl ControlPlane {
             self.note_fault(id, sentence.clone());
         }
         // The watches of members, and those at the parent switch, take it from here before the jobs are gone.
-        self.carry_out().await;
+        self.changed.notify_one();
         tokio::time::sleep(ANNOUNCEMENT).await;
     }
 

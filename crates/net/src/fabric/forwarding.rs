@@ -302,16 +302,17 @@ impl FabricForwarding {
         failed.into_iter().for_each(|id| self.notify_broken(id));
     }
 
-    /// Fails the jobs that need this switch, because it stops. Those that survive the loss of a tree go on.
+    /// Fails the jobs whose sums are lost with this switch, because it stops: those that have a tree through it, and do not
+    /// survive that tree's loss.
     fn leave(&mut self) -> usize {
-        let (fabric, node) = (self.crossbar.fabric(), self.crossbar.node());
-        let name = fabric.name(node);
+        let node = self.crossbar.node();
+        let name = self.crossbar.fabric().name(node);
         let why = format!("switch {name} is stopping, as its operator has asked it to: connect again when it is back");
-        let needs = |installed: &Installed| {
+        let is_lost = |installed: &Installed| {
             let job = &installed.job;
-            !job.job.protocol.survives_tree_loss && job.needs(fabric).contains(&node)
+            !job.job.protocol.survives_tree_loss && job.trees.iter().any(|tree| tree.switch(node).is_some())
         };
-        let jobs: Vec<_> = self.jobs.iter().filter(|(_, job)| needs(job)).map(|(&id, _)| (id, why.clone())).collect();
+        let jobs: Vec<_> = self.jobs.iter().filter(|(_, job)| is_lost(job)).map(|(&id, _)| (id, why.clone())).collect();
         let count = jobs.len();
         self.note_broken(jobs);
         count

@@ -146,7 +146,7 @@ impl Drop for HttpServer {
 }
 
 async fn serve(
-    Api { plane, viewer, fabric, .. }: Api,
+    Api { plane, viewer, .. }: Api,
     served: Vec<(TcpListener, Router, Arc<ConnectionLimits>)>,
     mut stopped: watch::Receiver<bool>,
 ) {
@@ -171,9 +171,6 @@ async fn serve(
     }
     for (task, _) in &accepting {
         task.abort();
-    }
-    if let Some(fabric) = &fabric {
-        fabric.announce_stop().await;
     }
     plane.stop().await;
     let all_gone = async {

@@ -148,6 +148,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     })?;
     notifier.send("STOPPING=1");
     let name = if signal == Some(SIGINT) { "SIGINT" } else { "SIGTERM" };
+    switch.announce_stop()?;
     switch.stop();
     announcer.announce(&json!({ "event": "stopped", "signal": name }), &format!("stopped by {name}"));
     Ok(())
