@@ -30,6 +30,7 @@ from torch_rank_disagree import ODD, OPERATIONS
 from torch_rank_local import called
 from tributary.torch import Options
 from tributary.torch.ledger import Ledger
+from tributary.torch.options import AROUND
 
 
 @pytest.fixture
@@ -69,7 +70,7 @@ def test_one_rank_that_switches_it_off_takes_all_to_the_network_and_they_say_why
     ("choices", "why"),
     [
         ({"options": "numbers=fixed"}, "TRIBUTARY_OPTIONS=numbers=fixed are about sums in the network"),
-        ({"protocol": "canary"}, "TRIBUTARY_PROTOCOL=canary is about sums in the network"),
+        ({"protocol": AROUND}, f"TRIBUTARY_PROTOCOL={AROUND} is about sums in the network"),
     ],
 )
 def test_what_was_chosen_is_kept_in_the_network(ranks: Ranks, meet: str, choices: dict[str, str], why: str) -> None:

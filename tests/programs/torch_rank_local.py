@@ -186,7 +186,7 @@ def one_off(rank: int, size: int, meet: str, off: int) -> str | None:
         return tributary.torch.stats().why_network
 
 
-def with_choices(rank: int, size: int, meet: str, choices: dict[str, str]) -> str | None:
+def with_choices(rank: int, size: int, meet: str, choices: dict[str, Any]) -> str | None:
     """The protocol and the options that were chosen are kept; why the network sums."""
     with default_group(rank, size, meet, local="on", **choices):
         dist.all_reduce(torch.ones(10))
