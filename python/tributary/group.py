@@ -300,8 +300,8 @@ def connect(
         world_size: number of workers.
         timeout: seconds until the other workers are given up, now and in every collective.
         protocol: "switchml", "flare" or "panama" (the switch sums), "canary", "atp" or "pa-atp" (the switches of a
-            fabric, or one alone), "ring" (the hosts) or "ps" (parameter servers: those on offer, or one beside
-            each worker).
+            fabric, or one alone), "ring" or "sparcml" (the hosts), or "ps" (parameter servers: those on offer, or
+            one beside each worker).
         options: the protocol's options by name, the same on every rank; those left out have their defaults.
         elements_per_packet: as many as the path's MTU holds if None.
         slots: the switch's slots for this job; from the bandwidth-delay product if None.

@@ -35,9 +35,9 @@ class Options:
     #: Seconds after which missing ranks are given up, for groups whose script gives no timeout.
     timeout: float | None = None
     #: "switchml", "flare" or "panama" (the switch sums), "canary", "atp" or "pa-atp" (a switch or those of a fabric
-    #: do), "ring" (the hosts do) or "ps" (parameter servers do: those on offer, or one beside each rank). "auto":
-    #: "switchml" at switches that are named and among ranks of one host; without a switch "ps" or "ring", whichever
-    #: brings fewer bytes over the hosts' links (:mod:`tributary.torch.protocol_choice`).
+    #: do), "ring" or "sparcml" (the hosts do), or "ps" (parameter servers do: those on offer, or one beside each rank).
+    #: "auto": "switchml" at switches that are named and among ranks of one host; without a switch "ps" or "ring",
+    #: whichever brings fewer bytes over the hosts' links (:mod:`tributary.torch.protocol_choice`).
     protocol: str = AUTO
     #: Options of the protocol: "name=value", several with commas between.
     options: str = ""

@@ -55,6 +55,7 @@ pub fn offences(root: &Path) -> Offences {
         pages::check(path, text, &mut offences);
     }
     pages::check_total(&pages, &mut offences);
+    pages::check_references(&pages, &sources, &mut offences);
     offences
 }
 
@@ -117,6 +118,7 @@ pub fn advice(offence: &str) -> &'static str {
         "merge" => "a merge left both sides: choose",
         "page" => "prose of pages has lines of at most 120 characters: scripts/wrap-pages wraps it",
         "pages" => "all pages of docs have at most 6,200 lines together: say things once, and cut what nobody needs",
+        "reference" => "a page names a source file that does not exist",
         "licence" => "deny.toml lists the licences that a dependency may have: use another crate",
         "versions" => "a crate in two versions is compiled twice: use the same, or add it to deny.toml with the reason",
         "exception" => "deny.toml allows two versions of a crate that now has one: remove the exception",

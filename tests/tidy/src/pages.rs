@@ -1,6 +1,6 @@
 //! Pages for people: prose in lines of at most 120 characters, and no more of it than somebody reads.
 
-use crate::Offences;
+use crate::{Offences, Source};
 
 const LINE: usize = 120;
 /// The lines of all pages of `docs` together.
@@ -31,9 +31,38 @@ pub fn check_total(pages: &[(String, String)], offences: &mut Offences) {
     }
 }
 
+/// Counts the references of pages to source files, such as `host/mod.rs`, that no source file's path ends with.
+pub fn check_references(pages: &[(String, String)], sources: &[Source], offences: &mut Offences) {
+    for (path, text) in pages.iter().filter(|(path, _)| path.ends_with(".md")) {
+        let exists = |name: &str| sources.iter().any(|source| source.path.ends_with(name));
+        let missing = references(text).filter(|name| !exists(&format!("/{name}"))).count();
+        if missing > 0 {
+            offences.insert(format!("reference {path}"), missing);
+        }
+    }
+}
+
+/// What a page has between backquotes, if it is the path of a file of Rust without a pattern.
+fn references(text: &str) -> impl Iterator<Item = &str> {
+    let quoted = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
+    let is_path = |name: &&str| name.chars().all(|letter| letter.is_ascii_alphanumeric() || "_/.-".contains(letter));
+    quoted.filter(|name| name.contains('/') && name.ends_with(".rs")).filter(is_path)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reference_to_a_source_file_that_does_not_exist_counts() {
+        let sources = [Source::new("crates/proto/src/a/host/mod.rs", String::new())];
+        let page = |text: &str| [("docs/a.md".to_string(), text.to_string())];
+        let mut offences = Offences::new();
+        check_references(&page("| `host/mod.rs` | `a/*/x.rs`, `mod.rs`, host/none.rs |"), &sources, &mut offences);
+        assert!(offences.is_empty());
+        check_references(&page("see `host/none.rs` and `st/mod.rs`"), &sources, &mut offences);
+        assert_eq!(offences, [("reference docs/a.md".to_string(), 2)].into());
+    }
 
     #[test]
     fn prose_counts_and_tables_and_code_do_not() {

@@ -8,7 +8,7 @@
 //! | fits none of these | [`life`], and a host and a switch of its own | PANAMA, Canary, Flare (sparse) |
 //!
 //! Shared by the families:
-//! - sums in a fixed order: [`ordered`], with the [`reference`] that computes them without a network;
+//! - sums in a fixed order: [`ordered`], with the [`reference()`] that computes them without a network;
 //! - a host's collectives: [`life`] cuts them into blocks, completes them and fails them, [`agreement`] is how ranks agree
 //!   on a block's exponent, [`shutdown`] lets a host leave when nobody needs its server any more;
 //! - bodies of notices: [`report`], and [`missing_ranks`], which gathers reports through all levels;

@@ -1,8 +1,8 @@
 //! Runs hosts and switches on the fabric: takes the next event, and lets the node of the event act.
 //!
-//! Start with [`Simulation`]. A host's machine in a job is an [`Endpoint`]; a switch's machines are in pipelines, one for
-//! each tree of a job. The files here hold data and what needs no more than that; what a simulation does with all of it is
-//! in `steps`.
+//! Start with [`Simulation`]. A host's machine in a job is an [`Endpoint`](endpoint::Endpoint); a switch's machines are in
+//! pipelines, one for each tree of a job. The files here hold data and what needs no more than that; what a simulation does
+//! with all of it is in `steps`.
 
 mod cluster;
 mod cores;

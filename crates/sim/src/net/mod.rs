@@ -1,6 +1,6 @@
 //! The network: packets, links with their output queues, and the fabric that moves packets along them.
 //!
-//! Start with [`Fabric`]; a [`Link`] is one direction of a cable together with the output queue before it.
+//! Start with [`Fabric`]; a [`Link`](link::Link) is one direction of a cable together with the output queue before it.
 
 mod fabric;
 mod link;
