@@ -34,8 +34,8 @@ pub fn check_total(pages: &[(String, String)], offences: &mut Offences) {
 /// Counts the references of pages to source files, such as `host/mod.rs`, that no source file's path ends with.
 pub fn check_references(pages: &[(String, String)], sources: &[Source], offences: &mut Offences) {
     for (path, text) in pages.iter().filter(|(path, _)| path.ends_with(".md")) {
-        let exists = |name: &str| sources.iter().any(|source| source.path.ends_with(name));
-        let missing = references(text).filter(|name| !exists(&format!("/{name}"))).count();
+        let is_at = |source: &Source, name: &str| format!("/{}", source.path).ends_with(&format!("/{name}"));
+        let missing = references(text).filter(|name| !sources.iter().any(|source| is_at(source, name))).count();
         if missing > 0 {
             offences.insert(format!("reference {path}"), missing);
         }
@@ -58,7 +58,11 @@ mod tests {
         let sources = [Source::new("crates/proto/src/a/host/mod.rs", String::new())];
         let page = |text: &str| [("docs/a.md".to_string(), text.to_string())];
         let mut offences = Offences::new();
-        check_references(&page("| `host/mod.rs` | `a/*/x.rs`, `mod.rs`, host/none.rs |"), &sources, &mut offences);
+        check_references(
+            &page("| `host/mod.rs` | `crates/proto/src/a/host/mod.rs`, `a/*/x.rs`, `mod.rs`, host/none.rs |"),
+            &sources,
+            &mut offences,
+        );
         assert!(offences.is_empty());
         check_references(&page("see `host/none.rs` and `st/mod.rs`"), &sources, &mut offences);
         assert_eq!(offences, [("reference docs/a.md".to_string(), 2)].into());
