@@ -83,7 +83,7 @@ def worker(daemon: Daemon, job: str, number: int, world_size: int, *flags: str) 
 
 @pytest.mark.parametrize("protocol", ["switchml", "ring"])
 @pytest.mark.parametrize(
-    ("blow", "timeout", "complaint", "lament"),
+    ("blow", "timeout", "error", "lament"),
     [
         (signal.SIGKILL, 50.0, "RankLostError", "rank 1 is gone: its process ended"),
         (signal.SIGSTOP, 3.0, "CollectiveTimeoutError", "rank 1 "),

@@ -147,7 +147,7 @@ def test_the_program_draws_others_with_another_seed_and_collisions_are_extra_tra
 
 
 @pytest.mark.parametrize(
-    ("flags", "part"),
+    ("flags", "words"),
     [
         (["--elements", "9", "--sparse", "0.1"], " sums no sparse tensors; take --protocol "),
         (["--elements", "9", "--protocol", PROTOCOL, "--sparse", "1.5"], "a share of the elements above 0 and up to 1"),

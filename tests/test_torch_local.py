@@ -90,7 +90,7 @@ def test_what_was_chosen_is_kept_in_the_network(ranks: Ranks, meet: str, choices
         (torch_rank_local.impatient, 2, ()),
         (torch_rank_local.strict, 2, ()),
         (torch_rank_elastic.changing, 3, (None, "auto")),
-        (torch_rank_wider.hybrid_sharded, 4, ()),
+        (torch_rank_wider.hybrid_sharded, 4, (("outer", "inner"),)),
         (torch_rank_wider.loading, 2, ()),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",

@@ -26,7 +26,7 @@ def test_sums_of_every_type_and_shape(ranks: Ranks, meet: str, size: int) -> Non
 
 
 @pytest.mark.parametrize(
-    ("options", "op", "part"),
+    ("options", "op", "words"),
     [
         ("", "MAX", "all_reduce of a sparse tensor is SUM or AVG; for MAX use tensor.to_dense()"),
         ("reproducible=tree", "SUM", "has no sum with TRIBUTARY_OPTIONS=reproducible=tree"),

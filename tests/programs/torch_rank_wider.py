@@ -132,17 +132,20 @@ def static_graph(rank: int, size: int, meet: str) -> str:
         return digest(*[parameter.grad for parameter in model.parameters() if parameter.grad is not None])
 
 
-def hybrid_sharded(rank: int, size: int, meet: str) -> dict[str, int]:
-    """FSDP2 on a mesh of two by two: shards in one direction, replicas in the other; collectives by operation."""
+def hybrid_sharded(rank: int, size: int, meet: str, names: tuple[str, str] = ("replicate", "shard")) -> dict[str, int]:
+    """FSDP2 on a mesh of two by two: replicas in one direction, shards in the other; collectives by operation.
+
+    PyTorch keeps the groups of a mesh for equal meshes later in the process, so each call needs names of its own.
+    """
     with default_group(rank, size, meet):
-        mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
+        mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=names)
         model = network()
         for layer in (model[0], model[2], model):
             fully_shard(layer, mesh=mesh)
         train(model, rank, 3)
         assert_trained([parameter.full_tensor() for parameter in model.parameters()], size, 3)
         counted: dict[str, int] = {}
-        for name in ("replicate", "shard"):
+        for name in names:
             for operation, count in tributary.torch.stats(mesh.get_group(name)).network.items():
                 counted[operation] = counted.get(operation, 0) + count.collectives
         return counted
