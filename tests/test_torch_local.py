@@ -18,6 +18,7 @@ import torch_rank
 import torch_rank_callbacks
 import torch_rank_disagree
 import torch_rank_elastic
+import torch_rank_failures
 import torch_rank_layouts
 import torch_rank_leaving
 import torch_rank_local
@@ -87,7 +88,7 @@ def test_what_was_chosen_is_kept_in_the_network(ranks: Ranks, meet: str, choices
         (torch_rank_callbacks.among_groups, 3, ()),
         (torch_rank_layouts.moved, 3, (1,)),
         (torch_rank_layouts.reduced, 3, (2,)),
-        (torch_rank_local.impatient, 2, ()),
+        (torch_rank_failures.impatient, 2, ()),
         (torch_rank_local.strict, 2, ()),
         (torch_rank_elastic.changing, 3, (None, "auto")),
         (torch_rank_wider.hybrid_sharded, 4, (("outer", "inner"),)),

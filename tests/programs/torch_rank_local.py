@@ -153,23 +153,6 @@ def missing(rank: int, size: int, meet: str) -> tuple[str, str]:
     return "nothing", "went wrong"
 
 
-def impatient(rank: int, size: int, meet: str) -> None:
-    """A wait that is shorter than the collective can be repeated; NaNs and infinities arrive."""
-    with default_group(rank, size, meet):
-        dist.barrier()
-        if rank == 1:
-            time.sleep(0.6)
-        tensor = torch.tensor([1.0, float("inf"), float("nan")])
-        handle = dist.all_reduce(tensor, async_op=True)
-        assert handle is not None
-        if rank == 0:
-            with pytest.raises(RuntimeError, match="all_reduce 2 of group 0 is still under way"):
-                handle.wait(timedelta(milliseconds=50))
-        handle.wait()
-        assert tensor.tolist()[:2] == [size, float("inf")]
-        assert tensor[2].isnan()
-
-
 def strict(rank: int, size: int, meet: str) -> None:
     """What memory cannot do is an error, if no other way is allowed."""
     with default_group(rank, size, meet, fallback="error"):

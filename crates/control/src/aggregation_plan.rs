@@ -38,7 +38,7 @@ pub enum AggregationPlan {
     },
 }
 
-/// A host without ranks that makes sums faster by less than this is left out: the estimates of links are no better.
+/// A host without ranks must shorten a sum by this share to take part in it: rates of links are estimated no better.
 const LEAST_GAIN: f64 = 0.02;
 /// Halvings of the interval in which the time lies: as many as make a double exact.
 const HALVINGS: u32 = 128;
@@ -81,7 +81,7 @@ impl HostLink {
 }
 
 impl AggregationPlan {
-    /// The plan for ranks on these hosts; `None` if none of them may sum and there is no rank to make a ring.
+    /// The plan for ranks on these hosts; `None` if there are no ranks.
     pub fn new(hosts: &[HostLink]) -> Option<AggregationPlan> {
         let around = AggregationPlan::around(hosts)?;
         let Some(best) = fewest_seconds(hosts) else { return Some(around) };

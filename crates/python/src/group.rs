@@ -348,7 +348,7 @@ fn bytes(data: *mut u8, bytes: usize, timeout: Duration) -> Submission {
 }
 
 /// The range from the first number to before the second, or all.
-fn within(range: Option<(usize, usize)>, all: usize) -> PyResult<Range<usize>> {
+pub(crate) fn within(range: Option<(usize, usize)>, all: usize) -> PyResult<Range<usize>> {
     match range {
         None => Ok(0..all),
         Some((start, end)) if start <= end && end <= all => Ok(start..end),

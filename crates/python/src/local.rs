@@ -13,6 +13,7 @@ use tributary_numeric::{DType, ReduceOp};
 
 use crate::buffer::Buffer;
 use crate::errors;
+use crate::group::within;
 use crate::pending::SIGNAL_INTERVAL;
 use crate::protocol::{dtype_named, op_named};
 
@@ -81,12 +82,9 @@ impl LocalGroup {
     ) -> PyResult<Py<LocalPending>> {
         let (dtype, op) = (dtype_named(dtype)?, op_named(op)?);
         let elements = input.elements(dtype)?;
-        let (first, end) = kept.unwrap_or((0, elements));
-        if first > end || end > elements {
-            return Err(PyValueError::new_err(format!("{first} to {end} is not within 0 to {elements}")));
-        }
+        let kept = within(kept, elements)?;
         let kind = root.map_or(Kind::AllReduce, |root| Kind::Reduce { root });
-        self.start(py, Description { kind, dtype, op, elements }, (input, Some(output)), first..end, timeout)
+        self.start(py, Description { kind, dtype, op, elements }, (input, Some(output)), kept, timeout)
     }
 
     /// Starts a broadcast of a rank's memory to all ranks, in place.
@@ -112,8 +110,8 @@ impl LocalGroup {
         range: Option<(usize, usize)>,
     ) -> PyResult<Py<LocalPending>> {
         let (dtype, op) = (dtype_named(dtype)?, op_named(op)?);
-        is_whole(range, input.elements(dtype)?)?;
         let (elements, shard) = (input.elements(dtype)?, output.elements(dtype)?);
+        is_whole(range, elements)?;
         let first = self.group.rank() * shard;
         let description = Description { kind: Kind::ReduceScatter, dtype, op, elements };
         self.start(py, description, (input, Some(output)), first..first + shard, timeout)

@@ -61,7 +61,7 @@ def share_memory(
         ConnectError: when some ranks do not come, or cannot join for another reason.
 
     """
-    if rendezvous.meeting.is_spread:
+    if len(set(rendezvous.meeting.hosts)) > 1:
         return "the ranks run on several hosts, or in several network namespaces"
     if given.protocol != AUTO:
         return f"TRIBUTARY_PROTOCOL={given.protocol} is about sums in the network"

@@ -45,8 +45,6 @@ class Meeting:
     address: str
     #: The number of each rank's host.
     hosts: list[int]
-    #: The ranks do not all share one host's network, and so its memory.
-    is_spread: bool
 
     def named(self, suffix: str) -> Meeting:
         """The meeting for another job of the group."""
@@ -94,7 +92,7 @@ class Rendezvous:
 
     def _meet(self, steps: JoinSteps, invitation: dict[str, str], options: Options) -> Meeting:
         if self._size == 1:
-            return Meeting(self._nonce, invitation["job"], [], False, "127.0.0.1", [0], False)
+            return Meeting(self._nonce, invitation["job"], [], False, "127.0.0.1", [0])
         store_host = addresses.store_host(self._store)
         steps.publish(f"rank/{self._rank}", json.dumps({"network": self._network, "switches": options.switches}))
         # Loopback addresses are of use only if all ranks share rank 0's network.
@@ -117,7 +115,7 @@ class Rendezvous:
         self._switches = said["switches"]
         switches = self._switches[self._rank]
         address = addresses.address_towards([addresses.host_of(switches[0]), *ways], is_spread)
-        return Meeting(self._nonce, invitation["job"], switches, said["embedded"], address, said["hosts"], is_spread)
+        return Meeting(self._nonce, invitation["job"], switches, said["embedded"], address, said["hosts"])
 
     def _embed(self, listen: str | None, ways: list[str], is_spread: bool) -> str:
         """Start a switch, by default at this rank's own address; where the others reach it."""
