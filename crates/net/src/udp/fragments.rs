@@ -64,6 +64,8 @@ pub struct Reassembly<Sender, Owner> {
     partials: HashMap<Sender, VecDeque<Partial<Owner>>>,
     /// Bytes of all incomplete packets, by owner.
     bytes: HashMap<Owner, usize>,
+    /// The same of all owners. Anybody's fragment may ask for it, so it is not added up each time.
+    all_bytes: usize,
     /// When packets were last dropped because they have become too old.
     expired: Time,
 }
@@ -71,7 +73,7 @@ pub struct Reassembly<Sender, Owner> {
 impl<Sender, Owner> Default for Reassembly<Sender, Owner> {
     /// No fragment has arrived.
     fn default() -> Reassembly<Sender, Owner> {
-        Reassembly { partials: HashMap::new(), bytes: HashMap::new(), expired: Time::ZERO }
+        Reassembly { partials: HashMap::new(), bytes: HashMap::new(), all_bytes: 0, expired: Time::ZERO }
     }
 }
 
@@ -96,10 +98,11 @@ impl<Sender: Copy + Eq + Hash, Owner: Copy + Eq + Hash> Reassembly<Sender, Owner
                     self.drop_first(from);
                 }
                 let own = self.bytes.get(&owner).copied().unwrap_or(0);
-                if own + total > MOST_BYTES_OF_OWNER || self.bytes.values().sum::<usize>() + total > MOST_BYTES {
+                if own + total > MOST_BYTES_OF_OWNER || self.all_bytes + total > MOST_BYTES {
                     return None;
                 }
                 *self.bytes.entry(owner).or_default() += total;
+                self.all_bytes += total;
                 let bytes = vec![0; total];
                 let partials = self.partials.entry(from).or_default();
                 partials.push_back(Partial { id, bytes, received: [0; 4], missing: count, owner, since: now });
@@ -152,6 +155,7 @@ impl<Sender: Copy + Eq + Hash, Owner: Copy + Eq + Hash> Reassembly<Sender, Owner
     }
 
     fn release(&mut self, partial: &Partial<Owner>) {
+        self.all_bytes -= partial.bytes.len();
         if let Some(bytes) = self.bytes.get_mut(&partial.owner) {
             *bytes -= partial.bytes.len();
             if *bytes == 0 {
