@@ -72,7 +72,7 @@ proptest! {
 
     /// Sums contain what is not finite where the sum of floats does, whatever the order of the ranks.
     #[test]
-    fn what_is_not_finite_stays_at_its_place(
+    fn what_is_not_finite_stays_at_its_index(
         ranks in floats::<f32>(),
         odd in proptest::collection::vec((0usize..40, 0usize..24, 0usize..3), 0..5),
     ) {
