@@ -8,6 +8,7 @@ pub mod collective;
 mod error;
 pub mod group;
 pub mod handover;
+pub mod hosts;
 mod layout;
 mod machine;
 pub mod meet;
