@@ -1,10 +1,10 @@
 //! Groups that span hosts, which are threads here: exact results of every operation, and errors that all ranks learn.
 
-use std::sync::Arc;
+use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
-use tributary_local::hosts::{Hosts, HostsError, HostsGroup, Network};
+use tributary_local::hosts::{Hosts, HostsError, HostsGroup, Network, OnFailure};
 use tributary_local::{Description, Group, Kind, Lent, LocalError, Operands, Pending};
 use tributary_numeric::{DType, ReduceOp, native};
 
@@ -52,8 +52,7 @@ fn together(hosts: &[u16], function: impl Fn(u16, &HostsGroup<Between>) + Sync) 
                 let network = hosts.leads().then(|| Between(join(&names[2], host.into(), count)));
                 let reason = format!("host {host} gives up");
                 let network = network.map(|network| {
-                    let say: Box<dyn Fn(&HostsError<LocalError>) -> Vec<u8> + Send + Sync> =
-                        Box::new(move |_| reason.clone().into_bytes());
+                    let say: OnFailure<LocalError> = Box::new(move |_| reason.clone().into_bytes());
                     (network, say)
                 });
                 let group = HostsGroup::new(hosts, up, down, network).unwrap();
@@ -148,12 +147,8 @@ fn bytes_reach_all_ranks_from_one_and_from_each() {
             let (ranks, this) = (of.len(), usize::from(rank));
             for elements in [0, 1, 5, 3_000_001] {
                 for root in 0..ranks as u16 {
-                    let operation = Description {
-                        kind: Kind::Broadcast { root },
-                        dtype: DType::U8,
-                        op: ReduceOp::Sum,
-                        elements,
-                    };
+                    let operation =
+                        Description { kind: Kind::Broadcast { root }, dtype: DType::U8, op: ReduceOp::Sum, elements };
                     let mut own = bits(this, elements);
                     let memory = lent(&mut own);
                     run(group, operation, memory, memory).unwrap();
@@ -161,12 +156,12 @@ fn bytes_reach_all_ranks_from_one_and_from_each() {
                 }
             }
             for elements in [0, 3, 700_001] {
-                let operation =
-                    Description { kind: Kind::AllGather, dtype: DType::U8, op: ReduceOp::Sum, elements };
+                let operation = Description { kind: Kind::AllGather, dtype: DType::U8, op: ReduceOp::Sum, elements };
                 let mut all = vec![0; elements * ranks];
-                all[this * elements..(this + 1) * elements].copy_from_slice(&bits(this, elements));
-                let memory = lent(&mut all);
-                run(group, operation, memory, memory).unwrap();
+                let own = this * elements..(this + 1) * elements;
+                all[own.clone()].copy_from_slice(&bits(this, elements));
+                let shard = lent(&mut all[own]);
+                run(group, operation, shard, lent(&mut all)).unwrap();
                 let want: Vec<u8> = (0..ranks).flat_map(|rank| bits(rank, elements)).collect();
                 assert!(all == want, "{operation} on rank {rank}");
             }
@@ -262,10 +257,9 @@ fn a_rank_that_leaves_ends_what_is_under_way_on_all_ranks() {
     }
 }
 
-/// What uses it has ended by then.
 #[test]
 fn what_is_under_way_ends_when_the_group_is_closed() {
-    let gate = Arc::new(std::sync::Barrier::new(4));
+    let gate = Barrier::new(4);
     together(&PAIRS, |rank, group| {
         let sum = Description { kind: Kind::AllReduce, dtype: DType::I32, op: ReduceOp::Sum, elements: 8 };
         let mut memory = vec![0; 32];

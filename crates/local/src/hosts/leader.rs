@@ -267,12 +267,14 @@ impl<N: Network> Shared<N> {
     fn check(&self, operation: &Description, words: &Lent) -> Result<(), LocalError> {
         let own = checksum(operation);
         let differs = |host: &u16| words.bytes(4 * usize::from(*host), 4) != own;
-        let others: Vec<u16> = (0..self.hosts.count()).filter(differs).flat_map(|host| self.hosts.ranks_of(host)).collect();
+        let others: Vec<u16> =
+            (0..self.hosts.count()).filter(differs).flat_map(|host| self.hosts.ranks_of(host)).collect();
         if others.is_empty() {
             return Ok(());
         }
         let (here, there) = (named(&self.hosts.ranks_of(self.hosts.own())), named(&others));
-        let sentence = format!("ranks disagree: {here} bring {operation}, {there} bring another operation, type or size");
+        let sentence =
+            format!("ranks disagree: {here} bring {operation}, {there} bring another operation, type or size");
         Err(LocalError::Mismatch(sentence))
     }
 

@@ -39,12 +39,7 @@ pub trait Network: Send + Sync + 'static {
 
     /// Starts an all-reduce, a reduce or a broadcast, in place. The memory is lent until [`Network::wait`] has returned.
     /// Leaders start the same ones in the same order.
-    fn start(
-        &self,
-        description: &Description,
-        memory: Lent,
-        timeout: Duration,
-    ) -> Result<Self::Pending, Self::Error>;
+    fn start(&self, description: &Description, memory: Lent, timeout: Duration) -> Result<Self::Pending, Self::Error>;
 
     /// Waits until it has ended, which its timeout and [`Network::abandon`] bound.
     fn wait(&self, pending: Self::Pending) -> Result<(), Self::Error>;
@@ -93,9 +88,8 @@ impl<N: Network> HostsGroup<N> {
         let (up, down) = (Arc::new(up), Arc::new(down));
         up.go_on()?;
         down.go_on()?;
-        let leader = network
-            .map(|(network, on_failure)| Leader::start(network, on_failure, &hosts, &up, &down))
-            .transpose()?;
+        let leader =
+            network.map(|(network, on_failure)| Leader::start(network, on_failure, &hosts, &up, &down)).transpose()?;
         Ok(HostsGroup { hosts, up, down, leader })
     }
 
@@ -104,7 +98,8 @@ impl<N: Network> HostsGroup<N> {
         &self.hosts
     }
 
-    /// Starts an operation behind those under way. The output is the input's memory where the operation is in place.
+    /// Starts an operation behind those under way: its input, and memory for what this rank wants of its result, as for a
+    /// host's [`Group`]. A leader that is the root of a broadcast lends the same memory as output.
     pub fn submit(
         &self,
         operation: Description,

@@ -154,11 +154,11 @@ fn reduced(hosts: &Hosts, root: u16, bytes: Range<usize>) -> Vec<Fragment> {
     })
 }
 
-/// Bytes of one rank that all others get, at the same offset.
+/// Bytes of one rank that all others get, there in their output.
 fn copied(hosts: &Hosts, root: u16, bytes: Range<usize>) -> Vec<Fragment> {
     let is_here = hosts.host(root) == hosts.own();
     let is_of_another = is_here && hosts.index(root) != 0;
-    cut(bytes.clone(), bytes, |input, output| Fragment {
+    cut(0..bytes.len(), bytes, |input, output| Fragment {
         input,
         output,
         wants: root != hosts.rank || hosts.leads(),
