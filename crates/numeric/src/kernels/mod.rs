@@ -55,7 +55,7 @@ pub struct ElementKernels<T: 'static> {
     pub divide: fn(&mut [T], u16),
 }
 
-/// Conversions to 32-bit fixed point and back. `encode` and `decode` are for blocks of finite elements.
+/// Conversions to 32-bit fixed point and to codes, and back. `encode` and `decode` are for blocks of finite elements.
 #[derive(Clone, Copy)]
 pub struct FixedKernels<T: 'static> {
     /// The largest magnitude as the bits of a binary32. If the block has an infinity or a NaN, the bits of one; 0 for
@@ -71,6 +71,12 @@ pub struct FixedKernels<T: 'static> {
     pub encode_counted: fn(&[T], Scale, &mut [u8]),
     /// Like `decode`, with counters of infinities.
     pub decode_counted: fn(&[u8], Scale, ReduceOp, &mut [T]),
+    /// `vector <- codes of input * factor`, of 8 bits.
+    pub encode_codes: fn(&[T], f64, &mut [u8]),
+    /// `output <- vector * unit / divisor`, for sums of codes in 8 bits.
+    pub decode_codes_8: fn(&[u8], Unscale, &mut [T]),
+    /// The same for sums in 16 bits, big-endian.
+    pub decode_codes_16: fn(&[u8], Unscale, &mut [T]),
 }
 
 /// The kernels that combine elements with those of a packet.
@@ -145,6 +151,10 @@ pub struct Kernels {
     native: [[Option<Combine>; ReduceOp::ALL.len()]; DType::ALL.len()],
     /// Accumulators of fixed point.
     pub fixed: Combine,
+    /// Accumulators of codes whose sums hosts get in 8 bits.
+    pub codes_8: Combine,
+    /// Accumulators of codes whose sums hosts get in 16 bits.
+    pub codes_16: Combine,
     /// Accumulators of binary16 in fixed point.
     pub fixed_f16: Fixed16,
     /// Accumulators of bfloat16 in fixed point.
