@@ -335,7 +335,7 @@ fn without_its_controller_a_fabric_says_so_and_protocols_go_where_they_belong() 
     assert!(error.contains("switch top, where this fabric's jobs are formed, cannot be asked"), "{error}");
     let _top = start(&fabric, "top");
     let error = refusal(&options(&leaf, protocols::named("ring").unwrap()));
-    assert!(error.contains("ring is not for a fabric of switches: take switchml or canary"), "{error}");
+    assert!(error.contains("ring is not for a fabric: take switchml or canary"), "{error}");
     let lone = RunningSwitch::start(&SwitchOptions::new("127.0.0.1:0".parse().unwrap())).unwrap();
     let switch = lone.listen_addr().to_string();
     let trees =

@@ -1,6 +1,7 @@
 //! What programs read of a refusal: its code, and the rank that it is about.
 
 use crate::admission::job_shape::JobShape;
+use crate::admission::operator_act::OperatorAct;
 use crate::admission::refusal::Refusal;
 use crate::names::JobName;
 
@@ -75,6 +76,10 @@ codes! {
     OfferOver = "offer_over", Job;
     HostServes = "host_serves", Switch;
     TooManyServers = "too_many_servers", Switch;
+    Cordoned = "cordoned", Switch;
+    Banned = "banned", Switch;
+    EndedByOperator = "ended_by_operator", Job;
+    NoMember = "no_member", Job;
     Stopping = "stopping", Switch;
 }
 
@@ -133,6 +138,10 @@ impl Refusal {
             Refusal::OfferOver => Code::OfferOver,
             Refusal::HostServes { .. } => Code::HostServes,
             Refusal::TooManyServers { .. } => Code::TooManyServers,
+            Refusal::Operator(OperatorAct::Cordoned) => Code::Cordoned,
+            Refusal::Operator(OperatorAct::Banned { .. }) => Code::Banned,
+            Refusal::Operator(OperatorAct::Ended { .. }) => Code::EndedByOperator,
+            Refusal::Operator(OperatorAct::NoMember { .. }) => Code::NoMember,
             Refusal::Stopping => Code::Stopping,
             Refusal::Parent { code, .. } => return code,
         };

@@ -146,7 +146,7 @@ mod tests {
         while !stream.ready(Interest::READABLE).await.unwrap().is_read_closed() {
             tokio::task::yield_now().await;
         }
-        let permit = ConnectionLimits::new(Access::Open).acquire(from.ip(), || false).unwrap();
+        let permit = ConnectionLimits::new(Access::default()).acquire(from.ip(), || false).unwrap();
         serve_connection(stream, from, router, Arc::new(permit)).await;
         tokio::task::yield_now().await;
     }

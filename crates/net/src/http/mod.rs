@@ -10,6 +10,7 @@ mod connection;
 pub(crate) mod connection_limits;
 mod fabric;
 mod jobs;
+mod operators;
 pub(crate) mod routes;
 pub(crate) mod view;
 

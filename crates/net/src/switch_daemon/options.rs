@@ -33,7 +33,7 @@ pub struct SwitchOptions {
     pub max_jobs: u16,
     /// Limits of jobs by their names.
     pub quotas: Vec<Quota>,
-    /// The tenants that may use the switch, if it wants tokens.
+    /// The tenants that may use the switch, if it wants tokens, and its operators.
     pub tokens: Option<Tokens>,
     /// Without tokens: all hosts may use the switch, and not only hosts at loopback, link-local and private addresses.
     pub open: bool,
@@ -148,11 +148,7 @@ impl SwitchOptions {
     }
 
     pub(super) fn access(&self) -> Access {
-        match &self.tokens {
-            Some(tokens) => Access::Tokens(tokens.clone()),
-            None if self.open => Access::Open,
-            None => Access::Private,
-        }
+        Access::new(self.tokens.clone().unwrap_or_default(), self.open)
     }
 }
 
