@@ -1,4 +1,4 @@
-//! What operators do while a switch runs: with a token only, and those whom it concerns are told by name.
+//! What operators do while a switch runs: with a token only, and those it concerns learn it by name.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -46,14 +46,14 @@ fn pair(switch: &RunningSwitch, job: &str) -> Vec<Group> {
     })
 }
 
-/// What a rank is told that sums until it fails.
+/// The error of a rank that sums until it fails.
 fn failure(group: &Group) -> String {
     let start = Instant::now();
     loop {
         if let Err(error) = group.allreduce_in_place(&mut [1i32; 1_000], ReduceOp::Sum, PATIENCE) {
             return error.to_string();
         }
-        assert!(start.elapsed() < PATIENCE, "the rank is not told");
+        assert!(start.elapsed() < PATIENCE, "the rank does not learn it");
         thread::sleep(Duration::from_millis(10));
     }
 }
@@ -73,16 +73,16 @@ fn only_an_operator_acts() {
 }
 
 #[test]
-fn every_rank_of_a_job_that_an_operator_ends_is_told_who_has_ended_it() {
+fn every_rank_of_a_job_that_an_operator_ends_learns_who_has_ended_it() {
     let switch = start();
     let groups = pair(&switch, "a");
     thread::scope(|scope| {
-        let told: Vec<_> = groups.iter().map(|group| scope.spawn(|| failure(group))).collect();
+        let errors: Vec<_> = groups.iter().map(|group| scope.spawn(|| failure(group))).collect();
         let (status, body) = act(switch.http_addr().unwrap(), "/jobs/a/end", "{}", Some(TOKEN));
         assert_eq!(status, 200, "{body}");
-        for told in told {
-            let told = told.join().unwrap();
-            assert!(told.contains("operator 'night' has ended job 'a'"), "{told}");
+        for task in errors {
+            let error = task.join().unwrap();
+            assert!(error.contains("operator 'night' has ended job 'a'"), "{error}");
         }
     });
     assert!(client::status(switch.listen_addr()).unwrap().jobs.is_empty());
@@ -90,12 +90,12 @@ fn every_rank_of_a_job_that_an_operator_ends_is_told_who_has_ended_it() {
 }
 
 #[test]
-fn the_others_are_told_of_an_evicted_rank() {
+fn the_others_learn_of_an_evicted_rank() {
     let switch = start();
     let groups = pair(&switch, "a");
     assert_eq!(act(switch.listen_addr(), "/jobs/a/evict", r#"{"rank": 1}"#, Some(TOKEN)).0, 200);
-    let told = groups[0].allreduce_in_place(&mut [1i32; 1_000], ReduceOp::Sum, PATIENCE).unwrap_err().to_string();
-    assert!(told.contains("rank 1"), "{told}");
+    let error = groups[0].allreduce_in_place(&mut [1i32; 1_000], ReduceOp::Sum, PATIENCE).unwrap_err().to_string();
+    assert!(error.contains("rank 1"), "{error}");
 }
 
 #[test]
@@ -109,8 +109,8 @@ fn a_cordoned_switch_and_one_that_has_banned_a_client_say_so_and_running_jobs_go
         ("/clients/ban", r#"{"client": "127.0.0.1"}"#, "/clients/unban", "has banned 127.0.0.1"),
     ] {
         assert_eq!(act(addr, begin, body, Some(TOKEN)).0, 200);
-        let told = join().err().expect("it is refused").to_string();
-        assert!(told.contains(says), "{told}");
+        let error = join().err().expect("it is refused").to_string();
+        assert!(error.contains(says), "{error}");
         let status = client::status(addr).unwrap().switch;
         assert!(status.cordoned || status.banned == ["127.0.0.1"], "{status:?}");
         thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! What operators do while a switch runs, as those learn it whom it concerns.
+//! What operators do while a switch runs, and the sentences by which others learn of it.
 
 use crate::names::{Client, JobName};
 

@@ -163,12 +163,12 @@ mod tests {
     #[tokio::test]
     async fn a_request_that_waits_is_dropped_with_its_client() {
         let waits = Arc::new(());
-        let held = Arc::downgrade(&waits);
+        let alive = Arc::downgrade(&waits);
         let handler = move || async move {
             std::future::pending::<()>().await;
             drop(waits);
         };
         serve_after_close(Router::new().route("/", post(handler))).await;
-        assert!(held.upgrade().is_none());
+        assert!(alive.upgrade().is_none());
     }
 }
