@@ -1,7 +1,7 @@
 """One switch of a simulated network is the design: the simulator says when which frame comes, and gets what goes out.
 
-`crates/sim/tests/panama_accelerator.rs` starts this file and listens at the socket PANAMA_COSIM. It sends lines, and each
-is answered by lines that end with `.`:
+`crates/sim/tests/panama_accelerator.rs` starts this file and listens at the socket PANAMA_COSIM. It sends lines, and
+each is answered by lines that end with `.`:
 
     install JOB KEY CAPACITY ELEMENTS PORT:RANKS ...    before the first frame
     frame CYCLE PORT ECN HEX                            a frame's payload, complete at this cycle
