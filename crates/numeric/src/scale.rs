@@ -10,7 +10,6 @@
 //! [`Scale::MAX_WORLD_SIZE_WITH_SIGNS`] ranks there is room for one counter only, of all elements that are not finite.
 
 use crate::dtype::{DType, ReduceOp};
-use crate::kernels::Unscale;
 
 /// The magnitude of one block, on one rank or on all ranks together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -82,6 +81,27 @@ pub struct Scale {
     /// Elements are codes of 8 bits, `round(x * q * 2^shift)`, and their sums come back in this width; `None`: elements
     /// and sums are words of 32 bits. See [`Scale::codes`].
     pub codes: Option<CodeWidth>,
+}
+
+/// How the sum of rounded words becomes a result: `result = sum * unit / divisor`.
+#[derive(Clone, Copy, Debug)]
+pub struct Unscale {
+    /// `1/f`: a power of two.
+    pub unit: f64,
+    /// The number of ranks for an average, 1 for a sum.
+    pub divisor: f64,
+}
+
+impl Unscale {
+    /// The values for a sum or an average with this scale.
+    pub(crate) fn of(scale: Scale, op: ReduceOp) -> Unscale {
+        let divisor = scale.divisor(op);
+        match scale.world_size.is_power_of_two() {
+            // Division by a power of two is exact, so the unit includes it.
+            true => Unscale { unit: scale.unit() / divisor, divisor: 1.0 },
+            false => Unscale { unit: scale.unit(), divisor },
+        }
+    }
 }
 
 /// The width in which hosts get a sum of codes.

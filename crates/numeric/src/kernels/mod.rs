@@ -18,27 +18,7 @@ use half::{bf16, f16};
 use crate::combine::{Combine, Fixed16};
 use crate::dtype::{DType, ReduceOp};
 use crate::scale::Scale;
-
-/// How the sum of rounded words becomes a result: `result = sum * unit / divisor`.
-#[derive(Clone, Copy, Debug)]
-pub struct Unscale {
-    /// `1/f`: a power of two.
-    pub unit: f64,
-    /// The number of ranks for an average, 1 for a sum.
-    pub divisor: f64,
-}
-
-impl Unscale {
-    /// The values for a sum or an average with this scale.
-    pub(crate) fn of(scale: Scale, op: ReduceOp) -> Unscale {
-        let divisor = scale.divisor(op);
-        match scale.world_size.is_power_of_two() {
-            // Division by a power of two is exact, so the unit includes it.
-            true => Unscale { unit: scale.unit() / divisor, divisor: 1.0 },
-            false => Unscale { unit: scale.unit(), divisor },
-        }
-    }
-}
+pub use crate::scale::Unscale;
 
 /// The kernels of one element type. Callers check that lengths agree.
 #[derive(Clone, Copy)]
