@@ -153,7 +153,7 @@ impl Controller for Cubic {
 mod tests {
     use super::*;
 
-    /// The mean window of a path that loses every so many packets, over many losses.
+    /// The mean window of a path that loses one of this many packets, over 50 losses.
     fn mean_window(rtt: Span, packets_per_loss: u64) -> f64 {
         let mut controller = Cubic::new(Limits { initial: 10, min: 2, max: 1 << 20 });
         let (mut now, mut sent, mut next_loss) = (Time::ZERO, 0, packets_per_loss);

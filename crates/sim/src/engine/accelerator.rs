@@ -42,7 +42,7 @@ impl Accelerator {
         }
     }
 
-    /// How long a packet waits besides, in a switch with so many ports.
+    /// How long a packet waits besides, in a switch with this many ports.
     fn pipeline(self, ports: usize) -> Span {
         match self {
             Accelerator::Fixed(latency) => latency,
@@ -56,7 +56,7 @@ impl Accelerator {
     }
 }
 
-/// Levels of a tree of adders over so many ports.
+/// Levels of a tree of adders over this many ports.
 fn levels(ports: usize) -> u32 {
     ports.next_power_of_two().trailing_zeros()
 }

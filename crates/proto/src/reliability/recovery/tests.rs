@@ -64,7 +64,7 @@ proptest! {
     }
 }
 
-/// Algorithm 4, lines 20 to 22: "upon timeout p: send p, start_timer(p)". No answer and no silence moves another's timer, no
+/// Algorithm 4, lines 20 to 22: a packet whose timer runs out is sent and its timer starts again. No answer and no silence moves another's timer, no
 /// time doubles, and all packets that are due are sent.
 #[test]
 fn with_a_timer_for_each_packet_each_is_sent_again_after_the_same_time_whatever_comes() {
