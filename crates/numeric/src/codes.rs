@@ -5,9 +5,8 @@
 //! one is not finite either. Sums of codes are associative and commutative, so no order of arrival shows in them.
 //! `docs/numerics.md` has the bound.
 
-use crate::kernels::Unscale;
 use crate::number::{Lane, Number};
-use crate::scale::Scale;
+use crate::scale::{Scale, Unscale};
 
 /// An element in a packet. [`Code::NOT_FINITE`] is an infinity or a NaN.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
