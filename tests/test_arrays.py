@@ -178,7 +178,8 @@ def test_floats_travel_as_codes_of_eight_bits_where_a_group_says_so(down: str, t
         first, second = threads.map(total, range(2))
     assert first.tobytes() == second.tobytes()
     # In 8 bits a sum is a multiple of two codes, to nearest even.
-    assert np.isnan(first[3]) and first[:3].tolist() == [256.0, 0.0, float(np.float32(third * 128 / 127))]
+    assert np.isnan(first[3])
+    assert first[:3].tolist() == [256.0, 0.0, float(np.float32(third * 128 / 127))]
 
 
 def test_a_width_of_sums_without_codes_is_refused() -> None:

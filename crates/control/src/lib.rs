@@ -75,7 +75,7 @@ pub mod servers;
 pub mod trees;
 mod wording;
 
-pub use admission::{ClientLimits, JobShape, JoinRequest, Limits, Quota, Refusal, Timers};
+pub use admission::{ClientLimits, JobShape, JoinRequest, Limits, OperatorAct, Quota, Refusal, Timers};
 pub use effect::{Admitted, Effect, Plan, Ticket};
 pub use ip_network::{BadNetwork, IpNetwork};
 pub use machine::{AdoptedJob, Control};

@@ -68,5 +68,5 @@ fn a_switch_that_stops_says_so_of_every_job() {
     events(&mut switch);
     switch.control.stop();
     assert_eq!(events(&mut switch), ["a ended: stopped"]);
-    assert_eq!(End::ALL.map(End::name), ["left", "lost", "superseded", "stopped", "not_installed"]);
+    assert_eq!(End::ALL.map(End::name), ["left", "lost", "superseded", "operator", "stopped", "not_installed"]);
 }

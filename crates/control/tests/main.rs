@@ -13,6 +13,7 @@ mod level_watches;
 mod levels;
 mod lifetimes;
 mod networks;
+mod operators;
 mod racks;
 mod random_scenarios;
 mod rendezvous;

@@ -1,5 +1,7 @@
 //! The control API for workers and operators: blocking calls, with errors that are one sentence.
 
+pub mod operators;
+
 use std::collections::BTreeMap;
 use std::env::{self, VarError};
 use std::fmt;
@@ -16,13 +18,12 @@ use tributary_control::{JobName, printable};
 use tributary_proto::contract::ids::{JobId, JobKey};
 use ureq::{Agent, RequestBuilder};
 
+pub use self::operators::{history, status};
 use crate::api::{
     Done, ErrorBody, GoneMembers, Jobs, JoinBody, JoinReply, LeaveBody, NO_CONTROLLER, OfferBody, OfferReply,
     RetireBody, StandingBody, SwitchJoinBody, SwitchJoinReply, SwitchLeaveBody, WatchBody, hex, version,
 };
-use crate::history::History;
 use crate::rendezvous::{Departed, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
-use crate::status::SwitchStatus;
 
 /// Why a call to a switch failed: one sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -50,18 +51,6 @@ const MARGIN: Duration = Duration::from_secs(5);
 const BRIEF: Duration = Duration::from_millis(1_000);
 /// Time for a watch, which the switch ends after 30 s.
 const WATCH: Duration = Duration::from_secs(35);
-
-/// The state of a switch and its jobs.
-pub fn status(switch: SocketAddr) -> Result<SwitchStatus, ClientError> {
-    let token = Token::of_this_process().map_err(ClientError::Unreachable)?;
-    Client::new(switch, token).get("/status", PROMPT)
-}
-
-/// What a switch did in the last minutes.
-pub fn history(switch: SocketAddr) -> Result<History, ClientError> {
-    let token = Token::of_this_process().map_err(ClientError::Unreachable)?;
-    Client::new(switch, token).get("/history", PROMPT)
-}
 
 /// HTTP to one switch.
 struct Client {

@@ -221,9 +221,6 @@ fn capped(request: JoinRequest, path_up: Option<Path>) -> JoinRequest {
 }
 
 fn refusal(parent: &ParentApi, error: ClientError) -> Refusal {
-    /// The codes of errors that concern one switch rather than the job.
-    const SWITCH_CODES: [&str; 6] =
-        ["full", "over_quota", "too_many_jobs", "stopping", "not_installed", "parent_silent"];
     let addr = parent.addr();
     match error {
         ClientError::Unreachable(why) => Refusal::Parent {
@@ -231,7 +228,7 @@ fn refusal(parent: &ParentApi, error: ClientError) -> Refusal {
             code: "parent_unreachable".into(),
             rank: None,
         },
-        ClientError::Refused { error, code, rank } if SWITCH_CODES.contains(&code.as_str()) => {
+        ClientError::Refused { error, code, rank } if Refusal::concerns_switch(&code) => {
             Refusal::Parent { sentence: format!("the switch above, {addr}, says: {error}"), code, rank }
         }
         ClientError::Refused { error, code, rank } => Refusal::Parent { sentence: error, code, rank },

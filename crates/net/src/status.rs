@@ -40,6 +40,12 @@ pub struct SwitchInfo {
     /// Why the parent switch is not healthy, if it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_failure: Option<String>,
+    /// An operator lets no new job begin.
+    #[serde(default)]
+    pub cordoned: bool,
+    /// The clients whose joins an operator has forbidden.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub banned: Vec<String>,
     /// Bytes for all jobs, and for what they share.
     pub memory_bytes: u64,
     /// Bytes that jobs are charged, and what they share; at a switch of a fabric that is not the controller, what machines hold.

@@ -196,10 +196,10 @@ fn a_controller_that_is_started_again_finds_the_running_job_and_forms_new_ones()
 
 /// What a job's packets say that there is room for is what it is charged for, also after others have come.
 #[test]
-fn jobs_whose_machines_can_be_resized_divide_the_memory_of_a_fabric_while_they_sum() {
+fn jobs_whose_machines_can_be_resized_divide_their_client_s_half_of_a_fabric_s_memory_while_they_sum() {
     const JOBS: usize = 8;
     let protocol = protocols::ALL.iter().copied().find(|protocol| protocol.resizes).expect("one of them does");
-    let fabric = fabric_with(7, "0123456789abcdef", "memory = \"1 MiB\"\nqueue = \"4096 KiB\"\n");
+    let fabric = fabric_with(7, "0123456789abcdef", "memory = \"2 MiB\"\nqueue = \"4096 KiB\"\n");
     let (leaf, top) = (start(&fabric, "leaf"), start(&fabric, "top"));
     until(&leaf, "a greeting", ready);
     let (all_run, looked) = (Barrier::new(JOBS + 1), Barrier::new(JOBS + 1));
@@ -237,9 +237,9 @@ fn jobs_whose_machines_can_be_resized_divide_the_memory_of_a_fabric_while_they_s
 }
 
 #[test]
-fn a_job_that_does_not_fit_beside_the_least_shares_of_others_is_refused_in_a_sentence() {
+fn a_job_that_does_not_fit_beside_the_least_shares_of_its_client_s_others_is_refused_in_a_sentence() {
     let protocol = protocols::ALL.iter().copied().find(|protocol| protocol.resizes).expect("one of them does");
-    let keys = "memory = \"1 MiB\"\nqueue = \"4096 KiB\"\nelements_per_packet = 9000\n";
+    let keys = "memory = \"2 MiB\"\nqueue = \"4096 KiB\"\nelements_per_packet = 9000\n";
     let fabric = fabric_with(8, "0123456789abcdef", keys);
     let (leaf, _top) = (start(&fabric, "leaf"), start(&fabric, "top"));
     until(&leaf, "a greeting", ready);
@@ -252,7 +252,7 @@ fn a_job_that_does_not_fit_beside_the_least_shares_of_others_is_refused_in_a_sen
         }
     };
     assert!((2..64).contains(&groups.len()), "{} jobs", groups.len());
-    assert!(refused.contains("1.0 MiB") && refused.contains("wait until another job ends"), "{refused}");
+    assert!(refused.contains("this switch allows 127.0.0.1 ") && refused.contains("end another job"), "{refused}");
     for group in &groups {
         let mut data: Vec<i32> = (0..20_003).collect();
         group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
@@ -335,7 +335,7 @@ fn without_its_controller_a_fabric_says_so_and_protocols_go_where_they_belong() 
     assert!(error.contains("switch top, where this fabric's jobs are formed, cannot be asked"), "{error}");
     let _top = start(&fabric, "top");
     let error = refusal(&options(&leaf, protocols::named("ring").unwrap()));
-    assert!(error.contains("ring is not for a fabric of switches: take switchml or canary"), "{error}");
+    assert!(error.contains("ring is not for a fabric: take switchml or canary"), "{error}");
     let lone = RunningSwitch::start(&SwitchOptions::new("127.0.0.1:0".parse().unwrap())).unwrap();
     let switch = lone.listen_addr().to_string();
     let trees =

@@ -14,6 +14,7 @@ mod fuzz;
 mod levels;
 mod metrics;
 mod operators;
+mod operators_act;
 mod panama;
 mod progress;
 mod recorded;

@@ -1,7 +1,7 @@
 //! Codes: floats as integers of 8 bits against a block's range, and their sums in lanes of 16 bits.
 //!
 //! A code is `round(x * q / 2^m)`, where `2^m` is the range on which ranks have agreed and `q` the largest code that no
-//! sum over all ranks can overflow with. Elements that are not finite have a code of their own; a sum that contains
+//! sum of all ranks can overflow with. Elements that are not finite have a code of their own; a sum that contains
 //! one is not finite either. Sums of codes are associative and commutative, so no order of arrival shows in them.
 //! `docs/numerics.md` has the bound.
 

@@ -83,6 +83,27 @@ pub struct Scale {
     pub codes: Option<CodeWidth>,
 }
 
+/// How the sum of rounded words becomes a result: `result = sum * unit / divisor`.
+#[derive(Clone, Copy, Debug)]
+pub struct Unscale {
+    /// `1/f`: a power of two.
+    pub unit: f64,
+    /// The number of ranks for an average, 1 for a sum.
+    pub divisor: f64,
+}
+
+impl Unscale {
+    /// The values for a sum or an average with this scale.
+    pub(crate) fn of(scale: Scale, op: ReduceOp) -> Unscale {
+        let divisor = scale.divisor(op);
+        match scale.world_size.is_power_of_two() {
+            // Division by a power of two is exact, so the unit includes it.
+            true => Unscale { unit: scale.unit() / divisor, divisor: 1.0 },
+            false => Unscale { unit: scale.unit(), divisor },
+        }
+    }
+}
+
 /// The width in which hosts get a sum of codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CodeWidth {
@@ -215,27 +236,6 @@ impl Scale {
     /// `1/f`, exact.
     pub(crate) fn unit(self) -> f64 {
         power_of_two(-self.shift)
-    }
-}
-
-/// How the sum of rounded words becomes a result: `result = sum * unit / divisor`.
-#[derive(Clone, Copy, Debug)]
-pub struct Unscale {
-    /// `1/f`: a power of two.
-    pub unit: f64,
-    /// The number of ranks for an average, 1 for a sum.
-    pub divisor: f64,
-}
-
-impl Unscale {
-    /// The values for a sum or an average with this scale.
-    pub(crate) fn of(scale: Scale, op: ReduceOp) -> Unscale {
-        let divisor = scale.divisor(op);
-        match scale.world_size.is_power_of_two() {
-            // Division by a power of two is exact, so the unit includes it.
-            true => Unscale { unit: scale.unit() / divisor, divisor: 1.0 },
-            false => Unscale { unit: scale.unit(), divisor },
-        }
     }
 }
 

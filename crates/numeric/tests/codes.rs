@@ -26,7 +26,7 @@ fn allreduce<T: Element>(ranks: &[&Vec<T>], op: ReduceOp, width: CodeWidth) -> (
     (output, scale)
 }
 
-/// As Theorem 1: the distance from the exact sum is at most the bound and half a unit of the result's last place.
+/// As Theorem 1: the distance from the exact sum is at most the bound and half of the result's least bit.
 fn bounded<T: Element + Into<f64>>(
     ranks: &[Vec<T>],
     precision: i32,
@@ -72,7 +72,7 @@ proptest! {
 
     /// Sums contain what is not finite where the sum of floats does, whatever the order of the ranks.
     #[test]
-    fn what_is_not_finite_stays_at_its_index(
+    fn what_is_not_finite_keeps_its_position(
         ranks in floats::<f32>(),
         odd in proptest::collection::vec((0usize..40, 0usize..24, 0usize..3), 0..5),
     ) {

@@ -1,5 +1,6 @@
 //! The subcommands: one line each here, one file or folder each beside this one.
 
+mod act;
 mod collective;
 mod demo;
 mod doctor;
@@ -31,6 +32,8 @@ Examples:
   Who uses the switch, what is stuck:  tributary status --switch 10.0.0.1
   Which ranks are slow, live:          tributary top --switch 10.0.0.1
   What is wrong with this machine:     tributary doctor --switch 10.0.0.1
+  Act on a switch, with a token:       tributary drain --switch 10.0.0.1
+                                       (also cordon, uncordon, job end, member evict, client ban, client unban)
 
 Quantities have units: --timeout 30s, --memory 256MiB, --rate '1 Gbit/s', --loss 0.1%.
 Errors are one sentence on stderr. Exit codes: 0 done, 1 failed, 2 called wrongly.
@@ -68,6 +71,24 @@ pub enum Command {
     Sim(sim::Args),
     /// Experiment with real packets: the demo, fabrics on this machine, benchmarks, shaped links, other collectives
     Lab(lab::Args),
+    /// End a job of a switch, as its operator
+    #[command(hide = true)]
+    Job(act::JobArgs),
+    /// Evict a member of a job, as an operator of the switch
+    #[command(hide = true)]
+    Member(act::MemberArgs),
+    /// Ban a client from a switch, as its operator
+    #[command(hide = true)]
+    Client(act::ClientArgs),
+    /// Let no new job begin at a switch, as its operator; running jobs go on
+    #[command(hide = true)]
+    Cordon(act::CordonArgs),
+    /// Let jobs begin again at a switch
+    #[command(hide = true)]
+    Uncordon(act::CordonArgs),
+    /// Let no new job begin at a switch, and wait until the last one has ended, however long that takes
+    #[command(hide = true)]
+    Drain(act::CordonArgs),
     /// Print the script that completes this program's commands and flags in a shell
     #[command(hide = true)]
     Completions(manual::CompletionsArgs),
@@ -86,6 +107,10 @@ impl Command {
             Command::Status(args) => args.json,
             Command::Top(args) => args.json,
             Command::Doctor(args) => args.json,
+            Command::Job(args) => args.json(),
+            Command::Member(args) => args.json(),
+            Command::Client(args) => args.json(),
+            Command::Cordon(args) | Command::Uncordon(args) | Command::Drain(args) => args.json(),
             Command::Operator(_) | Command::Completions(_) | Command::Man(_) => false,
             Command::Reproduce(args) => args.json,
             Command::Sim(args) => args.json(),
@@ -115,6 +140,12 @@ impl Command {
             Command::Reproduce(args) => reproduce::run(args, program),
             Command::Sim(args) => sim::run(args, program),
             Command::Lab(args) => lab::run(args, program),
+            Command::Job(args) => act::job(args),
+            Command::Member(args) => act::member(args),
+            Command::Client(args) => act::client(args),
+            Command::Cordon(args) => act::cordon(&args, true),
+            Command::Uncordon(args) => act::cordon(&args, false),
+            Command::Drain(args) => act::drain(&args),
             Command::Completions(args) => manual::completions(&args),
             Command::Man(args) => manual::man(&args),
         }

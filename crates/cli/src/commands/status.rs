@@ -50,6 +50,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 
 fn text(status: &SwitchStatus) -> String {
     let mut lines = about_switch(&status.switch);
+    lines.extend(about_acts(&status.switch));
     lines.extend(status.switch.fabric.iter().flat_map(about_fabric));
     // What has given way to other jobs has only counted.
     lines.extend(status.switch.shared.iter().filter(|shared| shared.bytes > 0).map(about_shared));
@@ -78,6 +79,12 @@ fn text(status: &SwitchStatus) -> String {
         lines.extend(drops);
     }
     lines.join("\n")
+}
+
+fn about_acts(switch: &SwitchInfo) -> Vec<String> {
+    let cordoned = switch.cordoned.then(|| "CORDONED: no new job begins; `tributary uncordon` ends that".to_owned());
+    let banned = (!switch.banned.is_empty()).then(|| format!("banned: {}", switch.banned.join(", ")));
+    cordoned.into_iter().chain(banned).collect()
 }
 
 fn about_switch(switch: &SwitchInfo) -> Vec<String> {

@@ -179,7 +179,7 @@ fn what_a_fabric_cannot_take_is_refused_with_one_sentence() {
     let errors = text(&output.stderr);
     let times = |sentence: &str| errors.matches(sentence).count();
     assert_eq!(times("tributary: error: "), 4, "{errors}");
-    assert_eq!(times("ring is not for a fabric of switches"), 1, "{errors}");
+    assert_eq!(times("ring is not for a fabric"), 1, "{errors}");
     assert_eq!(times("rank 0 and rank 1 are both on host1"), 2, "{errors}");
     assert_eq!(times("rank 0 comes from 10.77.192.1, which is not a host of the fabric"), 1, "{errors}");
     let status: Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -8,7 +8,7 @@
 //! | how many bytes does a job of this shape take? | `job_shape` |
 //! | what is charged where, and what is free? | `charge`, `ledger` |
 //! | how many slots does a job get? | `grant`; if jobs divide the memory, `divide`; over planned trees, `tree_grant` |
-//! | which sentence explains a refusal, and which code? | `refusal`, `refusal_codes` |
+//! | which sentence explains a refusal, and which code? | `refusal`, `operator_act`, `refusal_codes` |
 //!
 //! [`Control`](crate::Control) admits jobs by these rules; the controller of a fabric grants trees by them, and the simulator
 //! divides its switches' memory by them.
@@ -19,6 +19,7 @@ pub(crate) mod grant;
 mod job_shape;
 pub(crate) mod ledger;
 pub(crate) mod limits;
+pub(crate) mod operator_act;
 pub(crate) mod refusal;
 mod refusal_codes;
 mod request;
@@ -28,6 +29,7 @@ pub use charge::{SharedMemory, SharedTooLarge, TreeCharge, is_charged_by_tree};
 pub use divide::{divide_beside, is_resized};
 pub use job_shape::{JobShape, MAX_ELEMENTS_PER_PACKET};
 pub use limits::{ClientLimits, Limits, Quota, Timers};
+pub use operator_act::OperatorAct;
 pub use refusal::Refusal;
 pub use request::JoinRequest;
 pub(crate) use request::disagreement;

@@ -2,9 +2,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use tributary_proto::contract::config::JobConfig;
-use tributary_proto::contract::time::Span;
+use tributary_proto::contract::{config::JobConfig, time::Span};
 
+use crate::admission::operator_act::OperatorAct;
 use crate::names::{BadName, Client, JobName};
 use crate::wording::{HumanBytes, Ranks, for_fabrics};
 
@@ -60,9 +60,7 @@ pub enum Refusal {
         protocol: &'static str,
     },
     /// The protocol is for single switches, and this switch is in a fabric.
-    #[error(
-        "{protocol} is not for a fabric of switches: take {}, or a switch that stands alone", for_fabrics().join(" or ")
-    )]
+    #[error("{protocol} is not for a fabric: take {}, or a switch that stands alone", for_fabrics().join(" or "))]
     NotForFabrics {
         /// The protocol's name.
         protocol: &'static str,
@@ -296,9 +294,7 @@ pub enum Refusal {
         job: JobName,
     },
     /// Only a switch below may speak for its ranks.
-    #[error(
-        "that switch does not belong to job '{job}': only the switch that has joined as number {wid} speaks for its ranks"
-    )]
+    #[error("that switch is not of job '{job}': only the switch that joined as number {wid} speaks for its ranks")]
     NotASwitch {
         /// The job.
         job: JobName,
@@ -394,6 +390,9 @@ pub enum Refusal {
         /// The client, if there is still room for servers of other clients.
         of: Option<Client>,
     },
+    /// An operator has acted.
+    #[error(transparent)]
+    Operator(#[from] OperatorAct),
     /// The switch is ending.
     #[error("the switch is stopping: join again when it is back")]
     Stopping,

@@ -1,4 +1,5 @@
-//! The file of tokens: which tenants may use a switch, and how much of it. `docs/tokens.toml` shows one.
+//! The file of tokens: which tenants may use a switch and how much of it, and who may act on the switch as its operator.
+//! `docs/tokens.toml` shows one.
 
 use std::sync::Arc;
 
@@ -18,9 +19,19 @@ pub struct Tenant {
     pub limits: ClientLimits,
 }
 
-/// All tenants that may use a switch.
+/// An operator with its token.
+#[derive(Clone, PartialEq, Eq)]
+struct Operator {
+    name: Arc<str>,
+    token: String,
+}
+
+/// All tenants that may use a switch, and its operators.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Tokens(Vec<Tenant>);
+pub struct Tokens {
+    tenants: Vec<Tenant>,
+    operators: Vec<Operator>,
+}
 
 // A token is never printed, not even by accident.
 impl std::fmt::Debug for Tenant {
@@ -31,7 +42,8 @@ impl std::fmt::Debug for Tenant {
 
 impl std::fmt::Debug for Tokens {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.fmt(f)
+        let operators: Vec<&str> = self.operators.iter().map(|operator| &*operator.name).collect();
+        f.debug_struct("Tokens").field("tenants", &self.tenants).field("operators", &operators).finish()
     }
 }
 
@@ -40,6 +52,15 @@ impl std::fmt::Debug for Tokens {
 struct File {
     #[serde(default)]
     tenant: Vec<Entry>,
+    #[serde(default)]
+    operator: Vec<OperatorEntry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OperatorEntry {
+    name: String,
+    token: String,
 }
 
 #[derive(Deserialize)]
@@ -69,7 +90,7 @@ impl Tokens {
             let before = error.span().map_or("", |span| &text[..span.start]);
             ConfigError::new(format!(
                 "line {}: a file of tokens has [[tenant]] with name, token, and if wanted max_jobs, memory, max_slots, \
-                 max_world_size",
+                 max_world_size, and [[operator]] with name, token",
                 before.matches('\n').count() + 1
             ))
         };
@@ -78,50 +99,71 @@ impl Tokens {
         for entry in file.tenant {
             tokens.add(entry)?;
         }
-        match tokens.0.is_empty() {
-            true => Err(ConfigError::new("it has no [[tenant]], so that nobody could use the switch".into())),
+        for OperatorEntry { name, token } in file.operator {
+            tokens.check("operator", &name, &token)?;
+            tokens.operators.push(Operator { name: name.into(), token });
+        }
+        match tokens.tenants.is_empty() && tokens.operators.is_empty() {
+            true => Err(ConfigError::new("it has no [[tenant]] and no [[operator]], so that it says nothing".into())),
             false => Ok(tokens),
         }
     }
 
     fn add(&mut self, entry: Entry) -> Result<(), ConfigError> {
         let Entry { name, token, max_jobs, memory, max_slots, max_world_size } = entry;
+        self.check("tenant", &name, &token)?;
+        let memory_bytes = memory.map(|memory| memory.0);
+        let limits = ClientLimits { jobs: max_jobs, memory_bytes, max_slots, max_world_size };
+        self.tenants.push(Tenant { name: name.into(), token, limits });
+        Ok(())
+    }
+
+    /// Checks the name and token of a tenant or operator, also against those before it.
+    fn check(&self, role: &str, name: &str, token: &str) -> Result<(), ConfigError> {
         let fail = |sentence: String| Err(ConfigError::new(sentence));
         if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)) {
-            return fail(format!("tenant '{}': a name has ASCII letters, digits and -_.", name.escape_default()));
+            return fail(format!("{role} '{}': a name has ASCII letters, digits and -_.", name.escape_default()));
         }
         if !(Tokens::SHORTEST..=Tokens::LONGEST).contains(&token.len()) || !token.bytes().all(is_token_byte) {
             let (least, most) = (Tokens::SHORTEST, Tokens::LONGEST);
             return fail(format!(
-                "tenant '{name}': a token has {least} to {most} ASCII letters, digits and -_.~+/=; `openssl rand -hex 32` \
+                "{role} '{name}': a token has {least} to {most} ASCII letters, digits and -_.~+/=; `openssl rand -hex 32` \
                  makes one"
             ));
         }
         if token == Tokens::OF_EXAMPLE {
             return fail(format!(
-                "tenant '{name}' has the token of the example, which everybody knows: write one of your own"
+                "{role} '{name}' has the token of the example, which everybody knows: write one of your own"
             ));
         }
-        if self.0.iter().any(|other| *other.name == *name) {
-            return fail(format!("tenant '{name}' is there twice"));
+        let tenants = self.tenants.iter().map(|other| (&other.name, &other.token));
+        let others = tenants.chain(self.operators.iter().map(|other| (&other.name, &other.token)));
+        for (other, its_token) in others {
+            if **other == *name {
+                return fail(format!("{role} '{name}' is there twice"));
+            }
+            if its_token == token {
+                return fail(format!("'{other}' and '{name}' have one token"));
+            }
         }
-        if let Some(other) = self.0.iter().find(|other| other.token == token) {
-            return fail(format!("tenants '{}' and '{name}' have one token", other.name));
-        }
-        let memory_bytes = memory.map(|memory| memory.0);
-        let limits = ClientLimits { jobs: max_jobs, memory_bytes, max_slots, max_world_size };
-        self.0.push(Tenant { name: name.into(), token, limits });
         Ok(())
     }
 
     /// The tenant that has this token. The time that the search takes does not depend on the token.
     pub fn tenant(&self, token: &str) -> Option<&Tenant> {
-        self.0.iter().fold(None, |found, tenant| if same(&tenant.token, token) { Some(tenant) } else { found })
+        self.tenants.iter().fold(None, |found, tenant| if same(&tenant.token, token) { Some(tenant) } else { found })
     }
 
-    /// All tenants.
+    /// The name of the operator that has this token, found in the same way.
+    pub fn operator(&self, token: &str) -> Option<&str> {
+        self.operators
+            .iter()
+            .fold(None, |found, other| if same(&other.token, token) { Some(&*other.name) } else { found })
+    }
+
+    /// All tenants. Without any, whoever may use the switch needs no token.
     pub fn tenants(&self) -> &[Tenant] {
-        &self.0
+        &self.tenants
     }
 }
 
@@ -146,6 +188,7 @@ mod tests {
     fn the_example_has_a_tenant_with_every_limit() {
         let example = include_str!("../../../../docs/tokens.toml");
         assert!(Tokens::parse(example).unwrap_err().to_string().contains("the token of the example"));
+        assert!(example.contains("# [[operator]]"));
         let tokens = Tokens::parse(&example.replace(Tokens::OF_EXAMPLE, TOKEN)).unwrap();
         let ClientLimits { jobs, memory_bytes, max_slots, max_world_size } = tokens.tenants()[0].limits;
         assert!(jobs.is_some() && memory_bytes.is_some() && max_slots.is_some() && max_world_size.is_some());
@@ -161,6 +204,10 @@ mod tests {
             assert!(tokens.tenant(wrong).is_none(), "{wrong}");
         }
         assert!(!format!("{tokens:?}").contains(TOKEN));
+        let tokens = Tokens::parse(&text.replace("tenant", "operator")).unwrap();
+        assert_eq!((tokens.operator(TOKEN), tokens.tenants().len()), (Some("a"), 0));
+        assert!(tokens.tenant(TOKEN).is_none() && tokens.operator("0123456789abcdeF").is_none());
+        assert!(!format!("{tokens:?}").contains(TOKEN) && format!("{tokens:?}").contains("\"a\""));
     }
 
     #[test]
@@ -168,12 +215,14 @@ mod tests {
         let tenant = |name: &str, token: &str| format!("[[tenant]]\nname = \"{name}\"\ntoken = \"{token}\"\n");
         let other = "fedcba9876543210";
         for (text, says) in [
-            (String::new(), "no [[tenant]]"),
+            (String::new(), "no [[tenant]] and no [[operator]]"),
             (tenant("a", "short"), "16 to 256"),
             (tenant("a", "0123456789abcde\u{fc}"), "16 to 256"),
             (tenant("a b", TOKEN), "a name has"),
             (tenant("a", TOKEN) + &tenant("a", other), "twice"),
             (tenant("a", TOKEN) + &tenant("b", TOKEN), "one token"),
+            (tenant("a", TOKEN) + &tenant("a", other).replace("tenant", "operator"), "twice"),
+            (tenant("a", TOKEN) + &tenant("b", TOKEN).replace("tenant", "operator"), "one token"),
             (tenant("a", TOKEN) + "colour = 1\n", "line 4"),
             (format!("[[tenant]]\nname = \"a\"\ntoken = \"{TOKEN}\n"), "line 3"),
         ] {

@@ -1,4 +1,5 @@
-//! Jobs begin and end to use memory: they are installed, resized, left, removed, or adopted after a restart.
+//! Jobs begin and end to use memory: they are installed, resized, left, removed, or adopted after a restart; and operators
+//! end them, evict members, ban clients and let no new job begin.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,12 +10,12 @@ use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::Time;
 
 use super::Control;
-use crate::admission::{JobShape, Refusal, TreeCharge};
+use crate::admission::{JobShape, OperatorAct, Refusal, TreeCharge};
 use crate::effect::{Effect, Plan, Ticket};
 use crate::levels::Child;
 use crate::membership::job_events::{End, JobEvent};
 use crate::membership::running_job::{DividedSlots, RunningJob};
-use crate::names::JobName;
+use crate::names::{Client, JobName};
 use crate::servers::{JobServer, Servers};
 
 /// A job that was installed before this control plane was started, and whose ranks are all workers here.
@@ -225,5 +226,77 @@ impl Control {
         }
         let divided = shape.resizes().then(|| DividedSlots { most: shape.with_slots(most_slots), now: shape.slots });
         self.running.insert(id, RunningJob { divided, ..RunningJob::adopted(now, plan) });
+    }
+}
+
+/// What operators do while the switch runs.
+impl Control {
+    /// The jobs of a name that use memory: the one that has the name, and those that it has superseded. None if the name's
+    /// job still forms.
+    pub fn jobs_named(&self, name: &JobName) -> Result<Vec<JobId>, Refusal> {
+        let of_name = self.running.iter().filter(|(_, job)| job.plan.name == *name);
+        let ids: Vec<JobId> = of_name.map(|(&id, _)| id).collect();
+        match ids.is_empty() && !self.pending.contains_key(name) {
+            true => Err(Refusal::UnknownJob { job: name.clone() }),
+            false => Ok(ids),
+        }
+    }
+
+    /// Ends all jobs of a name, and refuses the ranks that wait for one.
+    pub fn end_jobs(&mut self, name: &JobName, operator: &str) {
+        let refusal = Refusal::from(OperatorAct::Ended { job: name.clone(), operator: operator.to_owned() });
+        self.fail_pending(name, &refusal);
+        for id in self.jobs_named(name).unwrap_or_default() {
+            if let Some(job) = self.running.get_mut(&id) {
+                job.ended_by_operator = true;
+            }
+            for ticket in self.remove(id) {
+                self.answer(ticket, Err(refusal.clone()));
+            }
+        }
+    }
+
+    /// Counts a member as lost from now on, whatever it sends.
+    pub fn evict(&mut self, now: Time, name: &JobName, rank: u16) -> Result<(), Refusal> {
+        let unknown = || Refusal::UnknownJob { job: name.clone() };
+        let id = *self.owners.get(name).ok_or_else(unknown)?;
+        let job = self.running.get_mut(&id).ok_or_else(unknown)?;
+        let no_member = || Refusal::from(OperatorAct::NoMember { job: name.clone(), rank });
+        let wid = job.worker(rank).ok_or_else(no_member)?;
+        job.evict(now, wid);
+        self.urgent |= self.awaits_reports();
+        self.remove_finished(now);
+        Ok(())
+    }
+
+    /// Refuses joins of a client, or takes them again. Its running jobs go on.
+    pub fn set_banned(&mut self, client: Client, banned: bool) {
+        match banned {
+            true => self.banned.insert(client),
+            false => self.banned.remove(&client),
+        };
+    }
+
+    /// The clients that may not join.
+    pub fn banned(&self) -> impl Iterator<Item = &Client> {
+        self.banned.iter()
+    }
+
+    /// Lets no new job begin, or lets jobs begin again. Ranks may still come to jobs that form.
+    pub fn set_cordoned(&mut self, cordoned: bool) {
+        self.cordoned = cordoned;
+    }
+
+    /// True if no new job may begin.
+    pub fn is_cordoned(&self) -> bool {
+        self.cordoned
+    }
+
+    /// An error if the client may not join.
+    pub(super) fn check_banned(&self, client: &Client) -> Result<(), Refusal> {
+        match self.banned.contains(client) {
+            true => Err(OperatorAct::Banned { client: client.clone() }.into()),
+            false => Ok(()),
+        }
     }
 }

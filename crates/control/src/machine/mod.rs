@@ -11,7 +11,7 @@ mod rendezvous;
 mod server_registry;
 mod watches;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub use self::lifecycle::AdoptedJob;
 use self::name_conflict::NameConflict;
 use self::server_registry::RegisteredServer;
 use crate::admission::ledger::SharedMachines;
-use crate::admission::{JoinRequest, Limits, Refusal};
+use crate::admission::{JoinRequest, Limits, OperatorAct, Refusal};
 use crate::effect::{Admitted, Effect, Plan, Ticket};
 use crate::levels::{ChildSwitch, SwitchJoin};
 use crate::membership::job_events::JobEvent;
@@ -66,6 +66,10 @@ pub struct Control {
     /// Events that the driver has not taken yet.
     events: VecDeque<JobEvent>,
     stopping: bool,
+    /// An operator lets no new job begin.
+    cordoned: bool,
+    /// The clients whose joins an operator has forbidden.
+    banned: BTreeSet<Client>,
 }
 
 impl Control {
@@ -91,6 +95,8 @@ impl Control {
             urgent: false,
             events: VecDeque::new(),
             stopping: false,
+            cordoned: false,
+            banned: BTreeSet::new(),
         }
     }
 
@@ -182,6 +188,7 @@ impl Control {
 
     /// Gives a checked join to the pending job of its name, to a new job, or to a conflict with the running job.
     fn dispatch(&mut self, now: Time, name: &JobName, join: PendingJoin) -> Result<(), Refusal> {
+        self.check_banned(join.client())?;
         let running = self.owners.get(name).and_then(|id| self.running.get(id)).map(|job| &job.client);
         let holder = self.pending.get(name).map(|job| &job.client).or(running);
         if holder.is_some_and(|holder| holder.excludes(join.client())) {
@@ -189,6 +196,9 @@ impl Control {
         }
         if self.pending.contains_key(name) {
             return self.join_pending(now, name, join);
+        }
+        if self.cordoned {
+            return Err(OperatorAct::Cordoned.into());
         }
         if let Some(job) = self.owners.get(name).and_then(|id| self.running.get_mut(id)) {
             // A switch that joins again says that its ranks have come again. It has checked them.

@@ -45,6 +45,8 @@ pub enum End {
     Lost,
     /// The job's name stands for a newer job.
     Superseded,
+    /// An operator has ended it.
+    Operator,
     /// The switch was stopped.
     Stopped,
     /// The job never began: some shard did not take it.
@@ -53,7 +55,7 @@ pub enum End {
 
 impl End {
     /// Every end, the best first.
-    pub const ALL: [End; 5] = [End::Left, End::Lost, End::Superseded, End::Stopped, End::NotInstalled];
+    pub const ALL: [End; 6] = [End::Left, End::Lost, End::Superseded, End::Operator, End::Stopped, End::NotInstalled];
 
     /// The name in metrics and in the log.
     pub const fn name(self) -> &'static str {
@@ -61,6 +63,7 @@ impl End {
             End::Left => "left",
             End::Lost => "lost",
             End::Superseded => "superseded",
+            End::Operator => "operator",
             End::Stopped => "stopped",
             End::NotInstalled => "not_installed",
         }
@@ -71,6 +74,7 @@ impl RunningJob {
     /// How the job has ended, if it ends now.
     pub(crate) fn end(&self) -> End {
         match (self.started, self.has_ended_well()) {
+            _ if self.ended_by_operator => End::Operator,
             (None, _) => End::NotInstalled,
             (_, true) => End::Left,
             _ if self.superseded => End::Superseded,

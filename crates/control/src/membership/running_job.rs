@@ -32,6 +32,8 @@ pub(crate) struct Member {
     ticket: Option<Ticket>,
     /// The child switch has begun the name's next job.
     dropped: bool,
+    /// An operator has evicted it: it stays lost, whatever comes from it.
+    evicted: bool,
 }
 
 impl Member {
@@ -45,6 +47,7 @@ impl Member {
             reported: Departed::default(),
             ticket,
             dropped: false,
+            evicted: false,
         }
     }
 
@@ -54,7 +57,7 @@ impl Member {
             return false;
         }
         self.last_seen = Some(at);
-        self.state == MemberState::Lost && self.enter(MemberState::Present, at)
+        self.state == MemberState::Lost && !self.evicted && self.enter(MemberState::Present, at)
     }
 
     /// Sets the state; true if it has changed.
@@ -114,6 +117,8 @@ pub(crate) struct RunningJob {
     pub started: Option<Time>,
     /// The job's name stands for a newer job.
     pub superseded: bool,
+    /// An operator ends the job.
+    pub ended_by_operator: bool,
     /// The servers that are processes of their own, by number.
     pub servers: Vec<ServerStatus>,
     /// Switches of the fabric that cannot be reached.
@@ -141,6 +146,7 @@ impl RunningJob {
             parent,
             started: None,
             superseded: false,
+            ended_by_operator: false,
             servers,
             outages: Vec::new(),
             checked: now,
@@ -237,6 +243,14 @@ impl RunningJob {
     pub fn lose(&mut self, since: Time, wid: ChildId) {
         if let Some(member) = self.members.get_mut(wid.index()) {
             self.departures += u32::from(member.enter(MemberState::Lost, since));
+        }
+    }
+
+    /// Calls a member lost that may still be alive.
+    pub fn evict(&mut self, now: Time, wid: ChildId) {
+        self.lose(now, wid);
+        if let Some(member) = self.members.get_mut(wid.index()) {
+            member.evicted = true;
         }
     }
 

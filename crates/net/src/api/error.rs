@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use tributary_control::{BadName, Refusal, printable};
+use tributary_control::{BadName, OperatorAct, Refusal, printable};
 use tributary_proto::contract::wire;
 use tributary_proto::protocols;
 
@@ -75,8 +75,9 @@ impl From<Refusal> for ApiError {
             | Refusal::AddressUnproven { .. }
             | Refusal::AddressTranslated { .. }
             | Refusal::NotAServer { .. }
+            | Refusal::Operator(OperatorAct::Banned { .. })
             | Refusal::ServerUnproven { .. } => StatusCode::FORBIDDEN,
-            Refusal::UnknownJob { .. } => StatusCode::NOT_FOUND,
+            Refusal::UnknownJob { .. } | Refusal::Operator(OperatorAct::NoMember { .. }) => StatusCode::NOT_FOUND,
             Refusal::PathTooNarrow { .. }
             | Refusal::Disagreement { .. }
             | Refusal::RankRefused { .. }
@@ -87,6 +88,7 @@ impl From<Refusal> for ApiError {
             | Refusal::ShardsDiffer { .. }
             | Refusal::NewerRequest { .. }
             | Refusal::HostServes { .. }
+            | Refusal::Operator(OperatorAct::Ended { .. })
             | Refusal::OfferOver => StatusCode::CONFLICT,
             Refusal::NotInstalled { .. } => StatusCode::INTERNAL_SERVER_ERROR,
             Refusal::Full { .. }
@@ -94,6 +96,7 @@ impl From<Refusal> for ApiError {
             | Refusal::TooManyJobs { .. }
             | Refusal::TooManyServers { .. }
             | Refusal::WatchedAlready { .. }
+            | Refusal::Operator(OperatorAct::Cordoned)
             | Refusal::Stopping => StatusCode::SERVICE_UNAVAILABLE,
             Refusal::NotComing { .. } | Refusal::ParentSilent { .. } => StatusCode::GATEWAY_TIMEOUT,
             // An error of the parent switch keeps its own code, and has this status whatever its status was there.

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tributary_control::{Limits, Plan};
+use tributary_control::{Client, JobName, Limits, Plan, Refusal};
 use tributary_proto::contract::ids::JobId;
 use tributary_proto::contract::time::Time;
 
@@ -149,5 +149,35 @@ impl ControlPlane {
             waiting: work.waiting + machine.slots_waiting,
             contributions: work.contributions + machine.contributions,
         })
+    }
+}
+
+/// What operators do while the switch runs. Who may do it is decided before.
+impl ControlPlane {
+    /// Ends all jobs of a name, whose ids these are. Members are told the sentence before the jobs are gone.
+    pub async fn end_jobs(&self, name: &JobName, ids: &[JobId], operator: &str, sentence: String) {
+        if !ids.is_empty() {
+            ids.iter().for_each(|&id| self.note_fault(id, sentence.clone()));
+            tokio::time::sleep(ANNOUNCEMENT).await;
+        }
+        self.state().control.end_jobs(name, operator);
+        self.changed.notify_one();
+    }
+
+    /// Counts a member as lost from now on.
+    pub fn evict(&self, name: &JobName, rank: u16) -> Result<(), Refusal> {
+        let evicted = self.state().control.evict(self.now(), name, rank);
+        self.changed.notify_one();
+        evicted
+    }
+
+    /// Refuses joins of a client, or takes them again.
+    pub fn set_banned(&self, client: Client, banned: bool) {
+        self.state().control.set_banned(client, banned);
+    }
+
+    /// Lets no new job begin, or lets jobs begin again.
+    pub fn set_cordoned(&self, cordoned: bool) {
+        self.state().control.set_cordoned(cordoned);
     }
 }

@@ -42,6 +42,13 @@ impl Controller {
     pub async fn job(&self, id: JobId) -> Option<FabricJob> {
         self.0.jobs.lock().await.all.get(&id).cloned()
     }
+
+    /// Fails these jobs, and tells all switches why.
+    pub async fn fail(&self, ids: &[JobId], why: &str) {
+        let mut jobs = self.0.jobs.lock().await;
+        ids.iter().for_each(|&id| jobs.note_failure(id, why));
+        self.0.notify_broken(&jobs, PROMPT).await;
+    }
 }
 
 impl Switches {

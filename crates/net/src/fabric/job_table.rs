@@ -75,6 +75,13 @@ impl Jobs {
         is_news && self.broken.insert(id, why()).is_none()
     }
 
+    /// Notes that a job is over, for this reason. An earlier reason stays.
+    pub fn note_failure(&mut self, id: JobId, why: &str) {
+        if self.all.contains_key(&id) {
+            self.broken.entry(id).or_insert_with(|| why.to_owned());
+        }
+    }
+
     /// Notes that a switch has lost these jobs, which were installed there. True if that ends one of them.
     pub fn note_loss(&mut self, fabric: &FabricLayout, node: NodeId, lacking: &[u16]) -> bool {
         let mut changed = false;

@@ -8,7 +8,7 @@ use tributary_control::Plan;
 use tributary_control::fabric::FabricLayout;
 use tributary_control::servers::ServerOffer;
 use tributary_operators::Library;
-use tributary_proto::contract::ids::{NodeId, ServerId};
+use tributary_proto::contract::ids::{JobId, NodeId, ServerId};
 
 use super::api::{InstalledReply, JobBody, JobReportBody, SyncReply};
 use super::controller::Controller;
@@ -91,6 +91,13 @@ impl FabricSwitch {
     pub async fn announce_stop(&self) {
         // An error means that the thread has ended already.
         let _ = self.handle.leave().receive().await;
+    }
+
+    /// Fails these jobs at all switches of the fabric, for this reason. Only the controller can.
+    pub async fn fail(&self, jobs: &[JobId], why: &str) {
+        if let Some(controller) = &self.controller {
+            controller.fail(jobs, why).await;
+        }
     }
 
     /// Makes the jobs of this switch those of the controller's message.

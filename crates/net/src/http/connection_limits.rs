@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn one_client_and_all_together_are_bounded_but_never_members() {
-        let limits = ConnectionLimits::new(Access::Open);
+        let limits = ConnectionLimits::new(Access::default());
         let mut inside = Vec::new();
         for _ in 0..MAX_ORDINARY_PER_CLIENT {
             inside.push(limits.acquire(host(0), || false).unwrap());
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn watches_of_members_are_bounded_for_each_client() {
-        let limits = ConnectionLimits::new(Access::Open);
+        let limits = ConnectionLimits::new(Access::default());
         let acquire = || limits.acquire(host(0), || false).unwrap();
         let watches: Vec<ConnectionPermit> =
             (0..MAX_WATCHES_PER_CLIENT).map(|_| acquire()).inspect(|permit| assert!(permit.mark_as_watch())).collect();
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn bodies_take_bounded_memory() {
-        let limits = ConnectionLimits::new(Access::Open);
+        let limits = ConnectionLimits::new(Access::default());
         let permits: Vec<ConnectionPermit> =
             (0..20).map(|number| limits.acquire(host(number), || false).unwrap()).collect();
         let first = (permits[0].body(MAX_BODY_BYTES_PER_CLIENT).unwrap(), permits[0].body(1).is_none());

@@ -1,37 +1,36 @@
 //! The control API's server: HTTP/1 on one thread, with limits for everything that a client can make it keep.
 //!
-//! Each connection serves one request. It has [`HEAD_TIMEOUT`] to send its request's head, and `body` limits the body.
-//! The kernel gives up on readers that do not read ([`STUCK_TIMEOUT`]) and on hosts that vanish, and `connection_limits` bounds the
-//! number of connections, of each client and of all. So a slow client holds only its own connection.
+//! Each connection serves one request (`connection`), `body` limits the body, and `connection_limits` bounds the number of
+//! connections, of each client and of all. So a slow client holds only its own connection.
 
 pub(crate) mod access;
 pub(crate) mod body;
 pub(crate) mod compile_queue;
+mod connection;
 pub(crate) mod connection_limits;
 mod fabric;
 mod jobs;
+mod operators;
 pub(crate) mod routes;
 pub(crate) mod view;
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::sync::{Arc, Mutex};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+use axum::Router;
 use axum::http::{HeaderName, header};
 use axum::response::Html;
-use axum::{Extension, Router};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
-use socket2::{SockRef, TcpKeepalive};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use self::access::Access;
 use self::compile_queue::CompileQueue;
-use self::connection_limits::{ConnectionLimits, ConnectionPermit, Full};
+use self::connection::serve_connection;
+pub(crate) use self::connection::{ClosingGuard, Peer};
+use self::connection_limits::{ConnectionLimits, Full};
 use self::routes::Role;
 use self::view::Viewer;
 use crate::api::ErrorBody;
@@ -39,41 +38,11 @@ use crate::api::version::{API_VERSION, HEADER};
 use crate::control_plane::ControlPlane;
 use crate::fabric::FabricSwitch;
 
-/// The most bytes of each connection that are read ahead of need.
-const READ_AHEAD: usize = 16 << 10;
-/// Time that a client has to send its request's head.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time after which the server gives up an answer that the client does not take.
-const STUCK_TIMEOUT: Duration = Duration::from_secs(30);
-/// The time for which an answered client may be silent before the server drops its connection.
-const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// The time in which answers may still leave when the server stops.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
 
 /// The code of the error for a connection that is refused because there are too many.
 const TOO_MANY: &str = "too_many_connections";
-
-/// The address from which a request came, and our address to which it came.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Peer {
-    pub from: IpAddr,
-    pub local_ip: IpAddr,
-}
-
-/// A value that is dropped when the client closes its end of a connection, although its request was answered before.
-#[derive(Clone, Default)]
-pub(crate) struct ClosingGuard(Arc<Mutex<Option<Box<dyn Send>>>>);
-
-impl ClosingGuard {
-    /// Keeps a value for this connection.
-    pub fn keep(&self, what: impl Send + 'static) {
-        *self.0.lock().expect("no call panics while it holds this") = Some(Box::new(what));
-    }
-
-    fn take(&self) -> Option<Box<dyn Send>> {
-        self.0.lock().expect("no call panics while it holds this").take()
-    }
-}
 
 /// The addresses of the server.
 #[derive(Clone, Debug)]
@@ -219,55 +188,6 @@ fn reject(stream: &TcpStream, full: Full) {
     let answer = format!("{head}\r\n{HEADER}: {API_VERSION}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
     // The call fails if the client has gone away.
     let _ = stream.try_write(answer.as_bytes());
-}
-
-/// Serves one connection and its one request. Errors are those of the client: it went away, or did not speak HTTP.
-async fn serve_connection(stream: TcpStream, from: SocketAddr, router: Router, permit: Arc<ConnectionPermit>) {
-    let local_ip = match set_timeouts(&stream).and_then(|()| stream.local_addr()) {
-        Ok(local) => local.ip().to_canonical(),
-        Err(error) => {
-            tracing::debug!(%error, "a connection has gone before it was served");
-            return;
-        }
-    };
-    let guard = ClosingGuard::default();
-    let peer = Peer { from: from.ip().to_canonical(), local_ip };
-    let _permit = Arc::clone(&permit);
-    let router = router.layer(Extension(peer)).layer(Extension(guard.clone())).layer(Extension(permit));
-    let connection = hyper::server::conn::http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
-        .keep_alive(false)
-        .max_buf_size(READ_AHEAD)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
-        .without_shutdown();
-    let ended = connection.await;
-    let kept = guard.take();
-    match ended {
-        Ok(connection) => await_close(connection.io.into_inner(), kept.is_some()).await,
-        Err(error) => tracing::debug!(%error, "a connection to the control API failed"),
-    }
-}
-
-/// Ends our half of a connection. If a value depends on the connection, waits until the client ends its half.
-async fn await_close(mut stream: TcpStream, wait: bool) {
-    if stream.shutdown().await.is_err() || !wait {
-        return;
-    }
-    // What the client sends after its one request does not matter.
-    let mut rest = [0; 256];
-    let closes = async { while matches!(stream.read(&mut rest).await, Ok(read) if read > 0 && read < rest.len()) {} };
-    // If the time is over, the lease of the client decides.
-    let _ = tokio::time::timeout(STALL_TIMEOUT, closes).await;
-}
-
-/// Makes the kernel notice hosts that have vanished and readers that do not read.
-fn set_timeouts(stream: &TcpStream) -> io::Result<()> {
-    let alive = TcpKeepalive::new().with_time(Duration::from_secs(5)).with_interval(Duration::from_secs(5));
-    let socket = SockRef::from(stream);
-    socket.set_tcp_keepalive(&alive)?;
-    socket.set_tcp_user_timeout(Some(STUCK_TIMEOUT))?;
-    stream.set_nodelay(true)
 }
 
 /// The page's path.

@@ -8,14 +8,13 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Json, Router};
-use tributary_control::{JobName, Refusal};
+use tributary_control::{JobName, OperatorAct, Refusal};
 
-use super::{Api, fabric, jobs};
+use super::{Api, fabric, jobs, operators};
 use crate::api::error::{ApiError, ErrorInfo};
 use crate::api::{Jobs, version};
 use crate::control_plane::ControlPlane;
 use crate::history::History;
-use crate::http::access::Access;
 use crate::http::connection_limits::ConnectionPermit;
 use crate::http::{PAGE_PATH, Peer, page};
 use crate::metrics;
@@ -31,16 +30,16 @@ const LOGGED_PATH: usize = 128;
 pub enum Role {
     /// Members of jobs, servers and other switches. Everything is served.
     Members,
-    /// Operators. Nothing is served that changes anything.
+    /// Operators. Nothing is served that changes anything, except to those who have an operator's token.
     Operators,
 }
 
 /// The routes for this role.
 pub fn router(api: Api, role: Role) -> Router {
     let posts = match (role, &api.fabric) {
-        (Role::Operators, _) => Router::new(),
-        (Role::Members, None) => jobs::members().merge(jobs::child_switches()),
-        (Role::Members, Some(switch)) if switch.controller.is_some() => jobs::members(),
+        (Role::Operators, _) => operators::acts(),
+        (Role::Members, None) => jobs::members().merge(jobs::child_switches()).merge(operators::acts()),
+        (Role::Members, Some(switch)) if switch.controller.is_some() => jobs::members().merge(operators::acts()),
         (Role::Members, Some(switch)) => fabric::follower(&api, switch),
     };
     let router = readable().merge(posts).with_state(api.clone());
@@ -97,7 +96,7 @@ async fn authorize(
     // The page has no data of the switch, and asks the user for the token that its own requests need. Switches of a fabric
     // show each other its secret.
     let path = request.uri().path();
-    let is_page = path == PAGE_PATH && matches!(*permit.access(), Access::Tokens(_));
+    let is_page = path == PAGE_PATH && permit.access().asks_for_tokens();
     if !is_page && !path.starts_with("/fabric/") {
         permit.access().check(peer.from, request.headers())?;
     }
@@ -178,6 +177,9 @@ async fn readyz(State(api): State<Api>) -> Result<&'static str, ApiError> {
     if api.plane.with_control(|control| control.is_stopping()) {
         return Err(Refusal::Stopping.into());
     }
+    if api.plane.with_control(|control| control.is_cordoned()) {
+        return Err(Refusal::from(OperatorAct::Cordoned).into());
+    }
     healthz(State(api)).await
 }
 
@@ -187,6 +189,6 @@ async fn nothing_there() -> ApiError {
 }
 
 async fn wrong_method() -> ApiError {
-    let error = "this address takes another method: GET to read, POST to join, to leave and to ask for the standing";
+    let error = "this address takes another method: GET to read, POST to join, to leave, to ask for the standing, and for operators to act";
     ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", error.into())
 }

@@ -108,6 +108,9 @@ impl Viewer {
             let limits = control.limits();
             (control.jobs(), control.server_views(), limits.memory_bytes, control.memory_used(), limits.max_jobs)
         });
+        let (cordoned, banned) = self
+            .plane
+            .with_control(|control| (control.is_cordoned(), control.banned().map(ToString::to_string).collect()));
         let shards = self.plane.shard_addrs().into_iter().zip(&samples.shards).enumerate();
         SwitchStatus {
             switch: SwitchInfo {
@@ -117,6 +120,8 @@ impl Viewer {
                 http: self.identity.http,
                 parent: self.plane.parent(),
                 parent_failure: self.plane.parent_failure(),
+                cordoned,
+                banned,
                 memory_bytes,
                 memory_used_bytes,
                 max_jobs,

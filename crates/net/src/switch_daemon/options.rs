@@ -1,6 +1,5 @@
 //! The options with which a switch is started, and why it did not start.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -34,7 +33,7 @@ pub struct SwitchOptions {
     pub max_jobs: u16,
     /// Limits of jobs by their names.
     pub quotas: Vec<Quota>,
-    /// The tenants that may use the switch, if it wants tokens.
+    /// The tenants that may use the switch, if it wants tokens, and its operators.
     pub tokens: Option<Tokens>,
     /// Without tokens: all hosts may use the switch, and not only hosts at loopback, link-local and private addresses.
     pub open: bool,
@@ -125,22 +124,18 @@ impl SwitchOptions {
             (self.quotas.clone(), self.tenants().map(|tenant| (tenant.name.clone(), tenant.limits)));
         let tenants = tenants.collect();
         // The memory of a fabric's switches is divided as if all jobs ran over one: only the controller admits jobs.
-        if let Some(fabric) = &self.fabric {
-            return Limits { quotas, tenants, ..fabric.layout.limits() };
-        }
-        Limits {
-            memory_bytes: self.memory_bytes as u64,
-            memory_at: BTreeMap::new(),
-            shared: SharedMemory::of(&self.switch_options, longest_elements),
-            shards: self.shards as u16,
-            max_jobs: self.max_jobs,
-            quotas,
-            each_client: ClientLimits::half_of(self.max_jobs, self.memory_bytes as u64),
-            tenants,
-            servers: self.servers.clone(),
-            timers: self.timers,
-            planned_trees: None,
-        }
+        let limits = match &self.fabric {
+            Some(fabric) => fabric.layout.limits(),
+            None => Limits {
+                shared: SharedMemory::of(&self.switch_options, longest_elements),
+                max_jobs: self.max_jobs,
+                servers: self.servers.clone(),
+                timers: self.timers,
+                ..Limits::new(self.memory_bytes as u64, self.shards as u16)
+            },
+        };
+        let each_client = ClientLimits::half_of(limits.max_jobs, limits.memory_bytes);
+        Limits { quotas, tenants, each_client, ..limits }
     }
 
     /// Where a person chooses an address: this flag, unless a fabric's file gives it.
@@ -153,11 +148,7 @@ impl SwitchOptions {
     }
 
     pub(super) fn access(&self) -> Access {
-        match &self.tokens {
-            Some(tokens) => Access::Tokens(tokens.clone()),
-            None if self.open => Access::Open,
-            None => Access::Private,
-        }
+        Access::new(self.tokens.clone().unwrap_or_default(), self.open)
     }
 }
 
@@ -215,6 +206,26 @@ impl StartError {
             io::ErrorKind::AddrNotAvailable => StartError::NotLocal { addr, flag },
             io::ErrorKind::PermissionDenied => StartError::Forbidden { transport, addr, flag },
             _ => StartError::System { addr, source },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tributary_control::fabric::FabricFile;
+
+    use super::*;
+
+    #[test]
+    fn no_client_takes_more_than_half_of_a_switch_whether_it_stands_alone_or_in_a_fabric() {
+        let file = "secret = \"0123456789abcdef\"\ncontroller = \"top\"\nmemory = \"64 MiB\"\n\
+                    [graph]\nhosts = [\"here\"]\nswitches = [\"top\"]\nlinks = [[\"here\", \"top\"]]\n";
+        let layout = Arc::new(FabricFile::parse(file).unwrap());
+        let node = layout.node_named("top").unwrap();
+        let alone = SwitchOptions::new(SocketAddr::from(([127, 0, 0, 1], 0)));
+        for limits in [alone.limits(), SwitchOptions::in_fabric(layout, node).limits()] {
+            let ClientLimits { jobs, memory_bytes, .. } = limits.each_client;
+            assert_eq!((jobs, memory_bytes), (Some(limits.max_jobs / 2), Some(limits.memory_bytes / 2)));
         }
     }
 }

@@ -209,9 +209,9 @@ fn reload(args: &Args, running: &mut SwitchOptions, switch: &RunningSwitch, anno
 /// Which clients the switch serves, in words.
 fn clients(options: &SwitchOptions) -> String {
     match &options.tokens {
-        Some(tokens) => format!("tenants with a token: {}", tokens.tenants().len()),
-        None if options.open => "open to everybody who reaches it".to_string(),
-        None => "for loopback, link-local and private addresses (--tokens or --open for others)".to_string(),
+        Some(tokens) if !tokens.tenants().is_empty() => format!("tenants with a token: {}", tokens.tenants().len()),
+        _ if options.open => "open to everybody who reaches it".to_string(),
+        _ => "for loopback, link-local and private addresses (--tokens or --open for others)".to_string(),
     }
 }
 
