@@ -20,6 +20,12 @@ pub fn at_ms(ms: u64) -> Time {
 
 /// Workers with this many dedicated servers; colocated ones if none.
 pub fn network(seed: u64, link: LinkConfig, world_size: u16, dedicated: u16) -> Network {
+    network_with(seed, link, world_size, dedicated, &[])
+}
+
+/// The same with these options.
+pub fn network_with(seed: u64, link: LinkConfig, world_size: u16, dedicated: u16, given: &[(&str, &str)]) -> Network {
+    let given = given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     let servers = if dedicated == 0 { world_size } else { dedicated };
     let job = JobConfig {
         job: JobId(3),
@@ -30,7 +36,7 @@ pub fn network(seed: u64, link: LinkConfig, world_size: u16, dedicated: u16) -> 
         elements_per_packet: 64,
         trees: servers,
         levels: false,
-        options: PS.options.defaults(),
+        options: PS.options.read(&given.collect()).unwrap(),
     };
     let machine = |host: u16| -> Box<dyn Host> {
         let serves = if dedicated == 0 { Some(host) } else { host.checked_sub(world_size) };
