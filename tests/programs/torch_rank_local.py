@@ -196,11 +196,13 @@ def many_groups(rank: int, size: int, meet: str, count: int) -> tuple[int, int]:
     return after[0] - before[0], after[1] - before[1]
 
 
-def bereaved(rank: int, size: int, meet: str, elements: int, timeout: float = 500.0) -> tuple[str, str, float]:
+def bereaved(
+    rank: int, size: int, meet: str, elements: int, timeout: float = 500.0, **options: Any
+) -> tuple[str, str, float]:
     """Sum until a rank is missed; every sum before is right. The error, and how long its wait took."""
     begun = time.monotonic()
     try:
-        with default_group(rank, size, meet, timeout=500.0, local="on"):
+        with default_group(rank, size, meet, timeout=500.0, local="on", **options):
             backend_of().set_timeout(timedelta(seconds=timeout))
             dist.all_reduce(torch.ones(1))
             print("summing", flush=True)

@@ -10,7 +10,8 @@ import torch.distributed as dist
 
 import tributary.torch
 from torch_groups import default_group, digest
-from tributary.torch import network, plugin, spread
+from tributary.torch import plugin, spread
+from tributary.torch import switches as at_switches
 from tributary.torch.spread import Shares
 
 #: Elements of two large tensors, one of which ends in the middle of a block.
@@ -24,7 +25,7 @@ def measured_again(rank: int, size: int, meet: str, switches: str) -> int:
         rendezvous.meeting = replace(rendezvous.meeting, hosts=list(range(size)))
         shares = [[0.5, 0.5], [1.0, 0.0], [0.2, 0.8]]
         plans = mock.Mock(side_effect=[Shares(each, [1.0, 1.0], 1.0) for each in shares])
-        with mock.patch.object(network, "plan", plans), mock.patch.object(spread, "AGAIN_BYTES", 4_000_000):
+        with mock.patch.object(at_switches, "plan", plans), mock.patch.object(spread, "AGAIN_BYTES", 4_000_000):
             for step in range(6):
                 tensor = torch.full((LARGE[0],), float(rank + step))
                 work = dist.all_reduce(tensor, async_op=True)
@@ -46,7 +47,7 @@ def summed(rank: int, size: int, meet: str, switches: str, shares: list[float] |
         draw = torch.Generator().manual_seed(rank)
         tensors = [torch.randn(elements, generator=draw) for elements in LARGE]
         scattered = torch.empty(LARGE[0] // size)
-        with mock.patch.object(network, "plan", planned):
+        with mock.patch.object(at_switches, "plan", planned):
             for tensor in tensors:
                 dist.all_reduce(tensor)
         dist.reduce_scatter_tensor(scattered, torch.randn(LARGE[0] // size * size, generator=draw))

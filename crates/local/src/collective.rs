@@ -77,8 +77,11 @@ pub struct Description {
 }
 
 impl Description {
+    /// How many words a description has.
+    pub const WORDS: usize = 5;
+
     /// The description as words.
-    pub fn words(&self) -> [u32; 5] {
+    pub fn words(&self) -> [u32; Self::WORDS] {
         let (code, root) = self.kind.code_and_root();
         let elements = self.elements as u64;
         let types = u32::from(self.dtype as u8) << 8 | u32::from(self.op.code());
@@ -86,7 +89,7 @@ impl Description {
     }
 
     /// The description of words; `None` if they have no meaning.
-    pub fn of_words([code, types, low, high, root]: [u32; 5]) -> Option<Description> {
+    pub fn of_words([code, types, low, high, root]: [u32; Self::WORDS]) -> Option<Description> {
         Some(Description {
             kind: Kind::of_code(code, u16::try_from(root).ok()?)?,
             dtype: DType::from_code((types >> 8) as u8)?,

@@ -24,6 +24,14 @@ pub enum LocalError {
         /// These ranks.
         missing: Vec<u16>,
     },
+    /// Another rank has said why it gives up, in its caller's words.
+    #[error("rank {rank} gives up")]
+    Reported {
+        /// That rank.
+        rank: u16,
+        /// What it said.
+        message: Vec<u8>,
+    },
     /// This rank gave up.
     #[error("the group was aborted")]
     Aborted,
@@ -43,8 +51,7 @@ pub enum LocalError {
 
 impl LocalError {
     /// The error of ranks that have died.
-    pub(crate) fn died(ranks: u64) -> LocalError {
-        let missing = numbers(ranks);
+    pub(crate) fn died(missing: Vec<u16>) -> LocalError {
         let sentence = match missing[..] {
             [_] => format!("{} is gone: its process ended", named(&missing)),
             _ => format!("{} are gone: their processes ended", named(&missing)),
@@ -53,15 +60,13 @@ impl LocalError {
     }
 
     /// The error of ranks that have left the group.
-    pub(crate) fn left(ranks: u64) -> LocalError {
-        let missing = numbers(ranks);
+    pub(crate) fn left(missing: Vec<u16>) -> LocalError {
         let have = if missing.len() == 1 { "has" } else { "have" };
         LocalError::Lost { sentence: format!("{} {have} left the job", named(&missing)), missing }
     }
 
     /// The error of ranks that did not come to a stage in time; `begun` if they have come to the collective.
-    pub(crate) fn timed_out(ranks: u64, begun: bool) -> LocalError {
-        let missing = numbers(ranks);
+    pub(crate) fn timed_out(missing: Vec<u16>, begun: bool) -> LocalError {
         let have = if missing.len() == 1 { "has" } else { "have" };
         let what = if begun { "stopped in the middle" } else { "not come" };
         LocalError::TimedOut { sentence: format!("{} {have} {what}", named(&missing)), missing }
@@ -90,9 +95,9 @@ pub(crate) fn have_begun(stage: Stage) -> bool {
     stage != Stage::CopyIn
 }
 
-/// The numbers of the bits.
-pub(crate) fn numbers(ranks: u64) -> Vec<u16> {
-    (0..64).filter(|rank| ranks >> rank & 1 == 1).collect()
+/// The names of the ranks that have a bit.
+pub(crate) fn names_of(ranks: u64, names: &[u16]) -> Vec<u16> {
+    names.iter().enumerate().filter(|(index, _)| ranks >> index & 1 == 1).map(|(_, &name)| name).collect()
 }
 
 /// "rank 1", or "ranks 1, 2".

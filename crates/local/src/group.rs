@@ -33,7 +33,8 @@ pub struct Pending {
 
 struct Shared {
     rank: usize,
-    ranks: usize,
+    /// The ranks' numbers in sentences.
+    names: Vec<u16>,
     layout: Layout,
     machine: Mutex<Machine>,
     inbox: Mutex<Inbox>,
@@ -44,7 +45,7 @@ struct Shared {
 
 impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").field("rank", &self.rank).field("ranks", &self.ranks).finish_non_exhaustive()
+        f.debug_struct("Shared").field("rank", &self.rank).field("names", &self.names).finish_non_exhaustive()
     }
 }
 
@@ -124,13 +125,20 @@ impl Shared {
     fn fail(&self, machine: Option<&mut Machine>, error: &LocalError) {
         let mut inbox = self.lock();
         if inbox.failure.is_none() {
-            let bits = |missing: &[u16]| missing.iter().map(|rank| 1 << rank).sum();
+            let bits = |missing: &[u16]| {
+                let all = self.names.iter().enumerate();
+                all.filter(|(_, name)| missing.contains(name)).map(|(index, _)| 1 << index).sum()
+            };
+            if let LocalError::Reported { message, .. } = error {
+                self.layout.set_message(self.rank, message);
+            }
             self.layout.set_status(
                 self.rank,
                 match error {
                     LocalError::TimedOut { missing, .. } => Status::TimedOut(bits(missing)),
                     LocalError::Lost { missing, .. } => Status::Lost(bits(missing)),
                     LocalError::Mismatch(_) => Status::Disagreed,
+                    LocalError::Reported { .. } => Status::Reported,
                     _ => Status::Left,
                 },
             );
@@ -165,10 +173,15 @@ impl Shared {
 impl Group {
     /// The rank of a group whose ranks have met.
     pub fn new(rank: usize, ranks: usize, layout: Layout, processes: Vec<OwnedFd>) -> Group {
-        let machine = Mutex::new(Machine::new(rank, ranks, processes));
+        Group::named(rank, (0..ranks as u16).collect(), layout, processes)
+    }
+
+    /// The same, where ranks have other numbers in sentences: their own are the indices of these.
+    pub fn named(rank: usize, names: Vec<u16>, layout: Layout, processes: Vec<OwnedFd>) -> Group {
+        let machine = Mutex::new(Machine::new(rank, names.clone(), processes));
         let shared = Shared {
             rank,
-            ranks,
+            names,
             layout,
             machine,
             inbox: Mutex::default(),
@@ -185,7 +198,7 @@ impl Group {
 
     /// How many ranks there are.
     pub fn ranks(&self) -> usize {
-        self.shared.ranks
+        self.shared.names.len()
     }
 
     /// Starts a collective behind those under way. It goes on while somebody waits for it, or after [`Group::go_on`].
@@ -197,10 +210,21 @@ impl Group {
         operands: Operands,
         timeout: Duration,
     ) -> Result<Pending, LocalError> {
+        self.submit_of(description, description, operands, timeout)
+    }
+
+    /// The same for a collective of an operation of several, on which ranks agree with it.
+    pub fn submit_of(
+        &self,
+        operation: Description,
+        description: Description,
+        operands: Operands,
+        timeout: Duration,
+    ) -> Result<Pending, LocalError> {
         self.check(&description, &operands)?;
         let deadline = Instant::now() + timeout.min(LONGEST);
-        let plan = Plan::new(description, self.shared.ranks);
-        let collective = Arc::new(Collective { plan, operands, deadline, outcome: OnceLock::new() });
+        let plan = Plan::new(description, self.ranks());
+        let collective = Arc::new(Collective { plan, operation, operands, deadline, outcome: OnceLock::new() });
         let mut inbox = self.shared.lock();
         match &inbox.failure {
             // All ranks learn of the failure where they wait.
@@ -216,7 +240,7 @@ impl Group {
 
     fn check(&self, description: &Description, operands: &Operands) -> Result<(), LocalError> {
         let Description { kind, dtype, op, elements } = *description;
-        let (ranks, size) = (self.shared.ranks, dtype.size());
+        let (ranks, size) = (self.ranks(), dtype.size());
         if kind.reduces() && !(op.takes(dtype) && tributary_numeric::native(dtype, op).is_some()) {
             return Err(LocalError::Refused(format!("{op} of {dtype}")));
         }
@@ -233,6 +257,8 @@ impl Group {
             Kind::ReduceScatter => (bytes, bytes / ranks),
             Kind::AllGather => (bytes, bytes * ranks),
             Kind::Broadcast { root } if is_root(root) => (bytes, 0),
+            // A rank that needs no bytes lends no memory.
+            Kind::Broadcast { .. } if operands.output.is_empty() => (0, 0),
             Kind::Broadcast { .. } => (0, bytes),
         };
         let fits = operands.input.len() >= input && operands.output.len() >= output;
@@ -254,6 +280,14 @@ impl Group {
         self.shared.lock().alone = true;
         self.shared.changed.notify_all();
         Ok(())
+    }
+
+    /// Gives up: what is under way fails, here and on the other ranks, which get the message.
+    pub fn report(&self, message: &[u8]) {
+        let rank = self.shared.names[self.shared.rank];
+        // Whoever works fails what it works on, after a nap at the latest.
+        self.shared.fail(None, &LocalError::Reported { rank, message: message.to_vec() });
+        self.shared.changed.notify_all();
     }
 
     /// Leaves the group; what is under way fails. The other ranks need nothing more from this one for what has ended.
@@ -278,7 +312,7 @@ impl Group {
 }
 
 /// A timeout that no program outlives, and that no clock overflows with.
-const LONGEST: Duration = Duration::from_secs(1 << 31);
+pub(crate) const LONGEST: Duration = Duration::from_secs(1 << 31);
 
 impl Drop for Group {
     fn drop(&mut self) {

@@ -13,10 +13,13 @@ pub const SLOTS: u32 = 8;
 
 /// A cache line, so that ranks do not write to each other's.
 const LINE: usize = 64;
-/// A line for each stage's counter, one for the status, and one for each of the two last descriptions.
-const LINES: usize = 6;
+/// A line for each stage's counter, one for the status, one for each of the two last descriptions, and a message.
+const LINES: usize = MESSAGE + MESSAGE_BYTES / LINE;
 const STATUS: usize = 3;
 const DESCRIPTIONS: usize = 4;
+const MESSAGE: usize = 6;
+/// The bytes of a message, the first four of which are its length.
+const MESSAGE_BYTES: usize = 1024;
 const PAGE: usize = 4096;
 
 /// Why a rank takes no further step; the others read it once they wait for the rank.
@@ -32,6 +35,8 @@ pub enum Status {
     Lost(u64),
     /// It has found that ranks disagree.
     Disagreed,
+    /// It has said why, in a message.
+    Reported,
 }
 
 /// The memory of a group.
@@ -70,19 +75,46 @@ impl Layout {
         self.doorbell_at(rank, stage as usize)
     }
 
-    /// Describes the collective that a rank begins: the one with this number.
-    pub fn describe(&self, rank: usize, number: u32, description: &Description) {
+    /// Describes the collective that a rank begins, the one with this number, and the operation that it belongs to.
+    pub fn describe(&self, rank: usize, number: u32, description: &Description, operation: &Description) {
         let at = self.description_at(rank, number);
-        for (index, word) in description.words().into_iter().enumerate() {
+        let words = description.words().into_iter().chain(operation.words());
+        for (index, word) in words.enumerate() {
             // Published with the counter of its first chunk.
             self.memory.word(at + 4 * index).store(word, Ordering::Relaxed);
         }
     }
 
-    /// The description of the collective with this number; `None` if it has no meaning.
-    pub fn description(&self, rank: usize, number: u32) -> Option<Description> {
+    /// The descriptions of the collective with this number and of its operation; `None` if they have no meaning.
+    pub fn descriptions(&self, rank: usize, number: u32) -> Option<[Description; 2]> {
         let at = self.description_at(rank, number);
-        Description::of_words(std::array::from_fn(|index| self.memory.word(at + 4 * index).load(Ordering::Relaxed)))
+        let word = |index: usize| self.memory.word(at + 4 * index).load(Ordering::Relaxed);
+        let count = Description::WORDS;
+        let [first, second] = [0, count].map(|start| std::array::from_fn(|index| word(start + index)));
+        Some([Description::of_words(first)?, Description::of_words(second)?])
+    }
+
+    /// Writes this rank's message, which is cut if it is too long, for [`Status::Reported`].
+    pub fn set_message(&self, rank: usize, message: &[u8]) {
+        let at = self.line(rank, MESSAGE);
+        let message = &message[..message.len().min(MESSAGE_BYTES - 4)];
+        self.memory.word(at).store(message.len() as u32, Ordering::Relaxed);
+        for (index, bytes) in message.chunks(4).enumerate() {
+            let mut word = [0; 4];
+            word[..bytes.len()].copy_from_slice(bytes);
+            // Published with the status.
+            self.memory.word(at + 4 + 4 * index).store(u32::from_ne_bytes(word), Ordering::Relaxed);
+        }
+    }
+
+    /// A rank's message.
+    pub fn message(&self, rank: usize) -> Vec<u8> {
+        let at = self.line(rank, MESSAGE);
+        let length = (self.memory.word(at).load(Ordering::Relaxed) as usize).min(MESSAGE_BYTES - 4);
+        let words = (0..length.div_ceil(4)).map(|index| self.memory.word(at + 4 + 4 * index).load(Ordering::Relaxed));
+        let mut message: Vec<u8> = words.flat_map(u32::to_ne_bytes).collect();
+        message.truncate(length);
+        message
     }
 
     /// Two are enough: a rank begins a collective once all have agreed on the one before.
@@ -101,7 +133,8 @@ impl Layout {
             1 => Status::Left,
             2 => Status::TimedOut(ranks),
             3 => Status::Lost(ranks),
-            _ => Status::Disagreed,
+            4 => Status::Disagreed,
+            _ => Status::Reported,
         }
     }
 
@@ -113,6 +146,7 @@ impl Layout {
             Status::TimedOut(ranks) => (2, ranks),
             Status::Lost(ranks) => (3, ranks),
             Status::Disagreed => (4, 0),
+            Status::Reported => (5, 0),
         };
         let at = self.line(rank, STATUS);
         self.memory.word(at + 4).store(ranks as u32, Ordering::Relaxed);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tributary_numeric::{DType, ReduceOp};
 
-use crate::error::{LocalError, have_begun};
+use crate::error::{LocalError, have_begun, names_of};
 use crate::handover::{ChunkKind, Counters, Handover, Next, Stage, has_reached};
 use crate::layout::{Layout, SLOTS, Status};
 use crate::os;
@@ -66,6 +66,8 @@ pub struct Wait {
 pub struct Machine {
     rank: usize,
     ranks: usize,
+    /// The ranks' numbers in sentences.
+    names: Vec<u16>,
     processes: Vec<OwnedFd>,
     handover: Handover,
     active: VecDeque<Active>,
@@ -81,10 +83,12 @@ pub struct Machine {
 
 impl Machine {
     /// A machine that has nothing to do yet.
-    pub fn new(rank: usize, ranks: usize, processes: Vec<OwnedFd>) -> Machine {
+    pub fn new(rank: usize, names: Vec<u16>, processes: Vec<OwnedFd>) -> Machine {
+        let ranks = names.len();
         Machine {
             rank,
             ranks,
+            names,
             processes,
             handover: Handover::new(ranks, SLOTS),
             active: VecDeque::new(),
@@ -133,13 +137,13 @@ impl Machine {
         let description = plan.description();
         match stage {
             Stage::CopyIn if index == 0 => {
-                layout.describe(self.rank, active.number, description);
+                layout.describe(self.rank, active.number, description, &active.collective.operation);
                 chunk.copy_in();
             }
             Stage::CopyIn => chunk.copy_in(),
             Stage::Reduce => {
                 if index == 0 {
-                    agree(layout, self.ranks, active.number)?;
+                    agree(layout, &self.names, active.number)?;
                 }
                 if plan.has_shares() {
                     chunk.reduce(adder(&mut self.adders, description.dtype, description.op, self.ranks));
@@ -179,7 +183,7 @@ impl Machine {
         let now = Instant::now();
         let deadline = self.active.front().map_or(until, |active| active.collective.deadline);
         if now >= deadline {
-            return Err(LocalError::timed_out(ranks, have_begun(stage)));
+            return Err(LocalError::timed_out(names_of(ranks, &self.names), have_begun(stage)));
         }
         if now >= self.next_check {
             self.next_check = now + NAP;
@@ -199,17 +203,24 @@ impl Machine {
             if status == Status::Running || has_reached(shared.load(rank, stage), count) {
                 continue;
             }
+            let named = |ranks| names_of(ranks, &self.names);
             match status {
                 Status::TimedOut(missing) if missing >> self.rank & 1 == 1 => {
-                    return Err(LocalError::given_up(rank as u16, self.rank as u16));
+                    return Err(LocalError::given_up(self.names[rank], self.names[self.rank]));
                 }
-                Status::TimedOut(missing) => return Err(LocalError::timed_out(missing, have_begun(stage))),
-                Status::Lost(missing) => return Err(LocalError::died(missing)),
-                Status::Disagreed => return Err(LocalError::Mismatch(format!("rank {rank} brings something else"))),
+                Status::TimedOut(missing) => return Err(LocalError::timed_out(named(missing), have_begun(stage))),
+                Status::Lost(missing) => return Err(LocalError::died(named(missing))),
+                Status::Disagreed => {
+                    let sentence = format!("rank {} brings something else", self.names[rank]);
+                    return Err(LocalError::Mismatch(sentence));
+                }
+                Status::Reported => {
+                    return Err(LocalError::Reported { rank: self.names[rank], message: layout.message(rank) });
+                }
                 Status::Left | Status::Running => left |= 1 << rank,
             }
         }
-        if left == 0 { Ok(()) } else { Err(LocalError::left(left)) }
+        if left == 0 { Ok(()) } else { Err(LocalError::left(names_of(left, &self.names))) }
     }
 
     /// Fails if a process that this rank waits for has ended, unless it has published what is needed before.
@@ -223,7 +234,7 @@ impl Machine {
         }
         // Who has left in good order and then ended has left.
         self.check_statuses(layout, Wait { ranks: lost, ..wait })?;
-        Err(LocalError::died(lost))
+        Err(LocalError::died(names_of(lost, &self.names)))
     }
 }
 
@@ -248,17 +259,13 @@ fn adder(adders: &mut Vec<((DType, ReduceOp), Adder)>, dtype: DType, op: ReduceO
 }
 
 /// Fails if ranks have described different collectives.
-fn agree(layout: &Layout, ranks: usize, number: u32) -> Result<(), LocalError> {
-    let first = layout.description(0, number);
-    let Some(other) = (1..ranks).find(|&rank| layout.description(rank, number) != first) else { return Ok(()) };
-    let brought = |description: Option<_>| {
-        description.map_or("something unknown".to_string(), |description: crate::collective::Description| {
-            description.to_string()
-        })
+fn agree(layout: &Layout, names: &[u16], number: u32) -> Result<(), LocalError> {
+    let first = layout.descriptions(0, number);
+    let Some(other) = (1..names.len()).find(|&rank| layout.descriptions(rank, number) != first) else { return Ok(()) };
+    let brought = |rank: usize| {
+        let operation = layout.descriptions(rank, number).map(|[_, operation]| operation.to_string());
+        format!("rank {} brings {}", names[rank], operation.unwrap_or_else(|| "something unknown".into()))
     };
-    Err(LocalError::Mismatch(format!(
-        "ranks disagree in collective {number}: rank 0 brings {}, rank {other} brings {}",
-        brought(first),
-        brought(layout.description(other, number))
-    )))
+    let sentence = format!("ranks disagree in collective {number}: {}, {}", brought(0), brought(other));
+    Err(LocalError::Mismatch(sentence))
 }

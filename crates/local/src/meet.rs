@@ -18,7 +18,7 @@ use crate::memory::{Memory, sealed_file};
 use crate::os;
 
 /// The first bytes of a message, which change with the layout of the memory.
-const GREETING: u32 = 0x7472_6201;
+const GREETING: u32 = 0x7472_6202;
 /// How often a rank that waits asks its caller whether to go on.
 const POLL: Duration = Duration::from_millis(100);
 /// The time between two attempts.

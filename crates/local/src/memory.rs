@@ -4,6 +4,7 @@
 //! [`handover`](crate::handover): a rank writes to its own slots only while no other rank reads them.
 #![allow(unsafe_code)]
 
+use std::cell::UnsafeCell;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -183,6 +184,17 @@ impl Lent {
         self.bytes == 0
     }
 
+    /// Some of its bytes.
+    pub(crate) fn fragment(&self, bytes: std::ops::Range<usize>) -> Lent {
+        self.check(bytes.start, bytes.len());
+        Lent { start: self.start.wrapping_add(bytes.start), bytes: bytes.len() }
+    }
+
+    /// Its address, for machines that read and write memory by its address.
+    pub fn address(&self) -> *mut u8 {
+        self.start
+    }
+
     /// Copies from it.
     pub(crate) fn read(&self, offset: usize, to: &mut [u8]) {
         self.check(offset, to.len());
@@ -214,5 +226,26 @@ impl Lent {
     fn check(&self, offset: usize, len: usize) {
         let end = offset.checked_add(len).expect("lengths are checked");
         assert!(end <= self.bytes, "{offset} to {end} lies in {} lent bytes", self.bytes);
+    }
+}
+
+/// Memory of the machine's own that it lends to itself, aligned for every type. Whoever lends it keeps it.
+pub(crate) struct Scratch {
+    words: Box<[UnsafeCell<u64>]>,
+    bytes: usize,
+}
+
+// SAFETY: its bytes are only used through what is lent of it, as memory of a caller is.
+unsafe impl Send for Scratch {}
+
+impl Scratch {
+    /// Memory of this many bytes.
+    pub(crate) fn new(bytes: usize) -> Scratch {
+        Scratch { words: (0..bytes.div_ceil(8)).map(|_| UnsafeCell::new(0)).collect(), bytes }
+    }
+
+    /// Lends it.
+    pub(crate) fn lent(&self) -> Lent {
+        Lent { start: UnsafeCell::raw_get(self.words.as_ptr()).cast(), bytes: self.bytes }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use crate::collective::{Kind, Plan, Share};
+use crate::collective::{Description, Kind, Plan, Share};
 use crate::error::LocalError;
 use crate::layout::Layout;
 use crate::memory::Lent;
@@ -24,6 +24,8 @@ pub struct Operands {
 #[derive(Debug)]
 pub struct Collective {
     pub(crate) plan: Plan,
+    /// What the caller does, which ranks must agree on, too.
+    pub(crate) operation: Description,
     pub(crate) operands: Operands,
     pub(crate) deadline: Instant,
     pub(crate) outcome: OnceLock<Result<(), LocalError>>,
@@ -123,7 +125,7 @@ impl Chunk<'_> {
                     self.operands.output.write(at, self.layout.slot(rank, self.number, 0, chunk.len()));
                 }
             }
-            Kind::Broadcast { root } if usize::from(root) == self.rank => {}
+            Kind::Broadcast { root } if usize::from(root) == self.rank || self.operands.output.is_empty() => {}
             Kind::Broadcast { root } => {
                 let chunk = self.plan.chunk(self.index);
                 let slot = self.layout.slot(usize::from(root), self.number, 0, chunk.len());

@@ -5,17 +5,15 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 use std::time::Duration;
 
 use tributary_local::meet::{MeetError, Ranks, meet};
-use tributary_local::{Description, Group, Kind, Lent, LocalError, Operands, Pending};
+use tributary_local::{Description, Group, Kind, LocalError, Operands, Pending};
 use tributary_numeric::{DType, ReduceOp};
 
-use crate::ranks::{PATIENCE, join, name, together};
+use crate::ranks::{PATIENCE, join, lent, name, together};
 
 const BARRIER: Description = Description { kind: Kind::AllReduce, dtype: DType::I32, op: ReduceOp::Sum, elements: 0 };
 
 fn submit(group: &Group, memory: &mut [u8], description: Description, timeout: Duration) -> Pending {
-    // SAFETY: each test keeps the memory until the collective has ended.
-    #[allow(unsafe_code)]
-    let lent = unsafe { Lent::new(memory.as_mut_ptr(), memory.len()) };
+    let lent = lent(memory);
     let operands = Operands { input: lent, output: lent, kept: 0..description.elements };
     group.submit(description, operands, timeout).unwrap()
 }

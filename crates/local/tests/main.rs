@@ -3,4 +3,5 @@
 mod collectives;
 mod faults;
 mod handover;
+mod hosts;
 mod ranks;

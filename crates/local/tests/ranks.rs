@@ -1,11 +1,12 @@
-//! Ranks as threads of the test.
+//! Ranks as threads of the test, what they bring, and what they must get.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use tributary_local::Group;
 use tributary_local::meet::{Ranks, meet};
+use tributary_local::{Group, Lent};
+use tributary_numeric::{Combine, DType, ReduceOp, native};
 
 /// Nobody waits so long in a test that passes.
 pub const PATIENCE: Duration = Duration::from_secs(100);
@@ -32,4 +33,50 @@ pub fn together(ranks: usize, function: impl Fn(&Group) + Sync) {
             scope.spawn(move || function(&join(name, rank, ranks)));
         }
     });
+}
+
+/// A rank's elements: any bits, but few infinities.
+pub fn bits(rank: usize, bytes: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(rank as u64 + 1);
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    };
+    std::iter::repeat_with(next).take(bytes).collect()
+}
+
+/// The reference: the vectors of all ranks in a balanced tree, as a switch combines them.
+pub fn expected(dtype: DType, op: ReduceOp, inputs: &[Vec<u8>]) -> Vec<u8> {
+    let combine = native(dtype, op).unwrap();
+    let swapped = |bytes: &[u8]| -> Vec<u8> {
+        bytes.chunks(dtype.size()).flat_map(|element| element.iter().rev().copied()).collect()
+    };
+    fn tree(combine: &Combine, vectors: &[Vec<u8>]) -> Vec<u8> {
+        if let [vector] = vectors {
+            let mut lanes = vec![0; vector.len() / combine.wire_size * combine.lane_size];
+            (combine.store)(&mut lanes, vector);
+            return lanes;
+        }
+        let (left, right) = vectors.split_at(vectors.len().next_power_of_two() / 2);
+        let mut lanes = tree(combine, left);
+        (combine.merge)(&mut lanes, &tree(combine, right));
+        lanes
+    }
+    let vectors: Vec<Vec<u8>> = inputs.iter().map(|input| swapped(input)).collect();
+    let mut lanes = tree(combine, &vectors);
+    (combine.finish)(&mut lanes, inputs.len() as u16);
+    let mut result = vec![0; inputs[0].len()];
+    (combine.load)(&lanes, &mut result);
+    swapped(&result)
+}
+
+/// Lends memory, which each test keeps until it has waited for what uses it.
+pub fn lent(bytes: &mut [u8]) -> Lent {
+    // SAFETY: as it says.
+    #[allow(unsafe_code)]
+    unsafe {
+        Lent::new(bytes.as_mut_ptr(), bytes.len())
+    }
 }

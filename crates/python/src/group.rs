@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use numpy::PyReadonlyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
+use tributary_local::{Description, Kind, Lent};
 use tributary_net::group::{ConnectOptions, Drive, GroupError, Pending as Collective, Submission};
 use tributary_net::os::OwnerProcess;
 use tributary_numeric::{DType, ReduceOp};
@@ -286,6 +287,34 @@ impl Group {
             let name = operator.0.name();
             errors::config(operator.py(), format!("the group does not have {name}: give connect(..., operators=[op])"))
         })
+    }
+
+    /// Starts a collective in place that another thread of this process waits for; `None` if the group was closed.
+    pub(crate) fn start_in_place(
+        &self,
+        description: &Description,
+        memory: Lent,
+        timeout: Duration,
+    ) -> Option<Result<Collective, GroupError>> {
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let group = inner.group.as_ref()?;
+        let &Description { kind, dtype, op, elements } = description;
+        let data = memory.address();
+        let submission = submission(data, data, elements, dtype, op, timeout);
+        // SAFETY: who lends the memory keeps it until the collective has ended, and nothing else uses it meanwhile.
+        Some(unsafe {
+            match kind {
+                Kind::Broadcast { root } => group.submit_broadcast(submission, root),
+                Kind::Reduce { root } => group.submit_reduce(submission, root),
+                _ => group.submit_allreduce(submission, 0..elements),
+            }
+        })
+    }
+
+    /// Leaves the job at once; what is under way fails.
+    pub(crate) fn abandon(&self) {
+        let group = self.inner.lock().unwrap_or_else(PoisonError::into_inner).group.take();
+        group.into_iter().for_each(tributary_net::group::Group::abandon);
     }
 
     /// Does something with the group, unless it was closed.

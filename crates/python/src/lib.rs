@@ -5,6 +5,7 @@ mod buffer;
 mod connect;
 mod errors;
 mod group;
+mod hosts;
 mod local;
 mod operator;
 mod pending;
@@ -44,6 +45,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(plan::plan_sums, module)?)?;
     module.add_function(wrap_pyfunction!(recompute::recompute, module)?)?;
     module.add_class::<group::Group>()?;
+    module.add_class::<hosts::HostMemory>()?;
     module.add_class::<local::LocalGroup>()?;
     module.add_class::<local::LocalPending>()?;
     module.add_function(wrap_pyfunction!(local::local_refusal, module)?)?;

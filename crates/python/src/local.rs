@@ -1,20 +1,20 @@
-//! One rank of a group whose ranks share a host's memory.
+//! One rank of a group whose ranks share a host's memory; or several hosts', whose leaders meet in the network.
 
 use std::mem::ManuallyDrop;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::Duration;
 
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
-use tributary_local::meet::{MeetError, Ranks, meet};
 use tributary_local::{Description, Group, Kind, Lent, LocalError, Operands, Pending};
 use tributary_net::os::OwnerProcess;
 use tributary_numeric::{DType, ReduceOp};
 
 use crate::buffer::Buffer;
 use crate::errors;
-use crate::group::within;
-use crate::pending::SIGNAL_INTERVAL;
+use crate::group::{Group as NetworkGroup, within};
+use crate::hosts::{HostMemory, HostsFailure, OfHosts, Spanning, met, of_local};
+use crate::pending::{SIGNAL_INTERVAL, wait_in_slices};
 use crate::protocol::{dtype_named, op_named};
 
 /// A rank; it leaves the group at the latest when it is collected.
@@ -22,17 +22,51 @@ use crate::protocol::{dtype_named, op_named};
 pub struct LocalGroup {
     owner: OwnerProcess,
     /// Its own end would wait for a thread: a fork, which has no such thread, never ends it.
-    group: ManuallyDrop<Group>,
+    members: ManuallyDrop<Members>,
     /// Collectives under way. Their memory must stay alive, even if Python has dropped their handles.
     pending: Mutex<Vec<Py<LocalPending>>>,
+}
+
+/// The ranks of one host, or of several.
+enum Members {
+    Here(Group),
+    OnHosts(Spanning),
 }
 
 /// Python's handle of a collective.
 #[pyclass(frozen, module = "tributary._core")]
 pub struct LocalPending {
-    collective: Pending,
+    collective: Collective,
     /// Kept alive, and never used.
     _owners: [Py<PyAny>; 2],
+}
+
+/// A collective of either.
+enum Collective {
+    Here(Pending),
+    OnHosts(OfHosts),
+}
+
+impl Collective {
+    fn is_done(&self) -> bool {
+        match self {
+            Collective::Here(pending) => pending.is_done(),
+            Collective::OnHosts(pending) => pending.is_done(),
+        }
+    }
+
+    /// Waits for the end.
+    fn wait(&self, timeout: Duration) -> Option<Result<(), Failure>> {
+        match self {
+            Collective::Here(pending) => pending.wait(timeout).map(|ended| ended.map_err(Failure::Here)),
+            Collective::OnHosts(pending) => pending.wait(timeout).map(|ended| ended.map_err(Failure::OnHosts)),
+        }
+    }
+}
+
+enum Failure {
+    Here(LocalError),
+    OnHosts(HostsFailure),
 }
 
 #[pymethods]
@@ -48,21 +82,19 @@ impl LocalGroup {
         timeout: f64,
         check: Option<Py<PyAny>>,
     ) -> PyResult<LocalGroup> {
-        let ranks = Ranks { name, rank, ranks: world_size, timeout: errors::seconds(timeout)? };
-        let mut poll = || {
-            Python::attach(|py| {
-                py.check_signals()?;
-                check.as_ref().map_or(Ok(()), |check| check.call0(py).map(drop))
-            })
-        };
-        let met = py.detach(|| meet(&ranks, &mut poll));
-        let (layout, processes) = met.map_err(|error| match error {
-            MeetError::Ended(error) => error,
-            MeetError::Separate(sentence) => errors::raise(py, "SharedMemoryError", (sentence,)),
-            MeetError::TimedOut(sentence) => errors::raise(py, "ConnectError", (sentence,)),
-        })?;
-        let group = Group::new(rank, world_size, layout, processes);
-        Ok(LocalGroup { owner: OwnerProcess::current(), group: ManuallyDrop::new(group), pending: Mutex::default() })
+        let (layout, processes) = met(py, name, rank, world_size, errors::seconds(timeout)?, check.as_ref())?;
+        Ok(LocalGroup::new(Members::Here(Group::new(rank, world_size, layout, processes))))
+    }
+
+    /// The group whose hosts' leaders have met in the network: with the leader's workers, and on other ranks without any.
+    #[staticmethod]
+    fn span(
+        memory: &HostMemory,
+        rank: usize,
+        workers: Vec<Py<NetworkGroup>>,
+        reports: Py<PyAny>,
+    ) -> PyResult<LocalGroup> {
+        Ok(LocalGroup::new(Members::OnHosts(memory.span(rank, workers, reports)?)))
     }
 
     /// Starts an all-reduce; with a root it is a reduce. The output has the elements `kept` of the result, from the first
@@ -90,8 +122,12 @@ impl LocalGroup {
     /// Starts a broadcast of a rank's memory to all ranks, in place.
     fn broadcast(&self, py: Python<'_>, data: Buffer, root: u16, timeout: f64) -> PyResult<Py<LocalPending>> {
         let description = bytes(Kind::Broadcast { root }, data.bytes);
-        let is_root = usize::from(root) == self.group.rank();
-        let (input, output) = if is_root { (data, None) } else { (Buffer::nothing(py), Some(data)) };
+        let is_root = usize::from(root) == self.rank();
+        let (input, output) = match (is_root, self.is_leader()) {
+            (true, true) => (data.fragment(py, 0, data.bytes)?, Some(data)),
+            (true, false) => (data, None),
+            (false, _) => (Buffer::nothing(py), Some(data)),
+        };
         self.start(py, description, (input, output), 0..0, timeout)
     }
 
@@ -112,7 +148,7 @@ impl LocalGroup {
         let (dtype, op) = (dtype_named(dtype)?, op_named(op)?);
         let (elements, shard) = (input.elements(dtype)?, output.elements(dtype)?);
         is_whole(range, elements)?;
-        let first = self.group.rank() * shard;
+        let first = self.rank() * shard;
         let description = Description { kind: Kind::ReduceScatter, dtype, op, elements };
         self.start(py, description, (input, Some(output)), first..first + shard, timeout)
     }
@@ -128,13 +164,17 @@ impl LocalGroup {
         range: Option<(usize, usize)>,
     ) -> PyResult<Py<LocalPending>> {
         is_whole(range, data.bytes)?;
-        let input = data.fragment(py, self.group.rank() * shard, shard)?;
+        let input = data.fragment(py, self.rank() * shard, shard)?;
         self.start(py, bytes(Kind::AllGather, shard), (input, Some(data)), 0..0, timeout)
     }
 
     /// Lets the group's own thread go on with what nobody waits for.
     fn go_on(&self) -> PyResult<()> {
-        self.group.go_on().map_err(|error| PyOSError::new_err(error.to_string()))
+        match &*self.members {
+            Members::Here(group) => group.go_on().map_err(|error| PyOSError::new_err(error.to_string())),
+            // It has threads that always go on.
+            Members::OnHosts(_) => Ok(()),
+        }
     }
 
     /// Waits until all collectives under way have ended, successfully or not.
@@ -157,7 +197,10 @@ impl LocalGroup {
         if !self.owner.is_current() {
             return;
         }
-        py.detach(|| self.group.close());
+        py.detach(|| match &*self.members {
+            Members::Here(group) => group.close(),
+            Members::OnHosts(group) => group.close(),
+        });
         // Outside the lock, because to drop arrays may run Python code.
         let pending = std::mem::take(&mut *self.lock());
         drop(pending);
@@ -165,6 +208,22 @@ impl LocalGroup {
 }
 
 impl LocalGroup {
+    fn new(members: Members) -> LocalGroup {
+        LocalGroup { owner: OwnerProcess::current(), members: ManuallyDrop::new(members), pending: Mutex::default() }
+    }
+
+    fn rank(&self) -> usize {
+        match &*self.members {
+            Members::Here(group) => group.rank(),
+            Members::OnHosts(group) => group.rank(),
+        }
+    }
+
+    /// True if this rank brings its host's results to the network, for which it needs memory even as a root.
+    fn is_leader(&self) -> bool {
+        matches!(&*self.members, Members::OnHosts(group) if group.leads())
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<Py<LocalPending>>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -193,8 +252,16 @@ impl LocalGroup {
             };
             (Lent::new(input.source().cast_mut(), input.bytes), to)
         };
-        let operands = Operands { input: from, output: to, kept };
-        let collective = self.group.submit(description, operands, errors::seconds(timeout)?);
+        let timeout = errors::seconds(timeout)?;
+        let collective = match &*self.members {
+            Members::Here(group) => {
+                group.submit(description, Operands { input: from, output: to, kept }, timeout).map(Collective::Here)
+            }
+            Members::OnHosts(_) if description.kind == Kind::AllReduce && kept != (0..description.elements) => {
+                return Err(PyValueError::new_err("ranks of several hosts get whole results, or a shard each"));
+            }
+            Members::OnHosts(group) => group.submit(description, from, to, timeout).map(Collective::OnHosts),
+        };
         let collective = collective.map_err(|error| of_local(py, &error))?;
         let owners = [input.owner, output.map_or_else(|| py.None(), |output| output.owner)];
         let pending = Py::new(py, LocalPending { collective, _owners: owners })?;
@@ -212,15 +279,11 @@ impl LocalGroup {
 impl LocalPending {
     /// True when the collective is complete, false if `timeout` seconds passed first; raises an exception if it failed.
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
-        let deadline =
-            timeout.map(errors::seconds).transpose()?.and_then(|timeout| Instant::now().checked_add(timeout));
-        loop {
-            let left = deadline.map_or(SIGNAL_INTERVAL, |deadline| deadline.saturating_duration_since(Instant::now()));
-            match py.detach(|| self.collective.wait(left.min(SIGNAL_INTERVAL))) {
-                Some(outcome) => return outcome.map(|()| true).map_err(|error| of_local(py, &error)),
-                None if left.is_zero() => return Ok(false),
-                None => py.check_signals()?,
-            }
+        match wait_in_slices(py, timeout, |timeout| self.collective.wait(timeout))? {
+            None => Ok(false),
+            Some(Ok(())) => Ok(true),
+            Some(Err(Failure::Here(error))) => Err(of_local(py, &error)),
+            Some(Err(Failure::OnHosts(failure))) => Err(failure.raised(py)),
         }
     }
 
@@ -249,21 +312,6 @@ fn bytes(kind: Kind, elements: usize) -> Description {
     Description { kind, dtype: DType::U8, op: ReduceOp::Sum, elements }
 }
 
-fn of_local(py: Python<'_>, error: &LocalError) -> PyErr {
-    let sentence = error.to_string();
-    match error {
-        LocalError::Mismatch(_) => errors::raise(py, "MismatchError", (sentence,)),
-        LocalError::TimedOut { missing, .. } => {
-            errors::raise(py, "CollectiveTimeoutError", (sentence, missing.clone()))
-        }
-        LocalError::Lost { missing, .. } => errors::raise(py, "RankLostError", (sentence, missing.clone())),
-        LocalError::Closed => errors::raise(py, "ClosedError", (sentence,)),
-        LocalError::Refused(_) => errors::raise(py, "UnsupportedError", (sentence,)),
-        LocalError::Invalid(_) => PyValueError::new_err(sentence),
-        LocalError::Aborted | LocalError::Fault => errors::raise(py, "CollectiveError", (sentence,)),
-    }
-}
-
 impl Drop for LocalGroup {
     fn drop(&mut self) {
         if self.owner.is_current() {
@@ -271,7 +319,7 @@ impl Drop for LocalGroup {
             // SAFETY: nothing uses the group after this.
             #[allow(unsafe_code)]
             unsafe {
-                ManuallyDrop::drop(&mut self.group);
+                ManuallyDrop::drop(&mut self.members);
             }
         }
     }

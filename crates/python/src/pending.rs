@@ -3,12 +3,30 @@
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
-use tributary_net::group::Pending as Collective;
+use tributary_net::group::{GroupError, Pending as Collective};
 
 use crate::errors;
 
 /// How often a wait checks whether Python has a signal to handle.
 pub(crate) const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// What `wait` returns within this many seconds, or whenever it does; Ctrl-C interrupts it. Something that has ended is
+/// returned even if there is no time.
+pub(crate) fn wait_in_slices<T: Send>(
+    py: Python<'_>,
+    timeout: Option<f64>,
+    wait: impl Fn(Duration) -> Option<T> + Sync,
+) -> PyResult<Option<T>> {
+    let deadline = timeout.map(errors::seconds).transpose()?.and_then(|timeout| Instant::now().checked_add(timeout));
+    loop {
+        let left = deadline.map_or(SIGNAL_INTERVAL, |deadline| deadline.saturating_duration_since(Instant::now()));
+        match py.detach(|| wait(left.min(SIGNAL_INTERVAL))) {
+            None if left.is_zero() => return Ok(None),
+            None => py.check_signals()?,
+            outcome => return Ok(outcome),
+        }
+    }
+}
 
 /// Python's handle of a collective. Its group holds it until the collective has ended, even if Python has dropped it,
 /// since the machine reads and writes the owners' memory until then.
@@ -38,19 +56,14 @@ impl Pending {
 impl Pending {
     /// True when the collective is complete, false if `timeout` seconds passed first; raises an exception if it failed.
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
-        let deadline =
-            timeout.map(errors::seconds).transpose()?.and_then(|timeout| Instant::now().checked_add(timeout));
-        while !self.is_done() {
-            let left = deadline.map_or(SIGNAL_INTERVAL, |deadline| deadline.saturating_duration_since(Instant::now()));
-            if left.is_zero() {
-                return Ok(false);
-            }
-            // The outcome is read below; an error here only means that the slice of time is over.
-            let _ = py.detach(|| self.collective.wait(Some(left.min(SIGNAL_INTERVAL))));
-            py.check_signals()?;
+        let wait = |timeout| match self.collective.wait(Some(timeout)) {
+            Err(GroupError::StillRunning { .. }) => None,
+            outcome => Some(outcome),
+        };
+        match wait_in_slices(py, timeout, wait)? {
+            Some(outcome) => outcome.map(|()| true).map_err(|error| errors::of_group(py, &error)),
+            None => Ok(false),
         }
-        self.collective.wait(None).map_err(|error| errors::of_group(py, &error))?;
-        Ok(true)
     }
 
     /// True when the memory belongs to the caller again.

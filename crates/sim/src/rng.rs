@@ -31,6 +31,8 @@ pub enum Purpose {
     Training = 12,
     /// Which packets a queue marks, where chance decides.
     Marks = 13,
+    /// Who asks and who answers in an incast.
+    Queries = 14,
 }
 
 /// A generator.

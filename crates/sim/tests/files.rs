@@ -273,33 +273,6 @@ fn a_wrong_file_is_refused_with_a_sentence() {
             format!("{star}[[job]]\nprotocol = \"switchml\"\ntensor = 7"),
             "is not a whole number of f32 elements, which have 4 bytes",
         ),
-        (format!("{star}[[traffic]]\npattern = \"uniform\"\nmessage = \"2 kB\"\nhosts = 1"), "has no peer to send to"),
-        (format!("{star}[[traffic]]\npattern = \"uniform\"\nmessage = 10"), "less than one packet"),
-        (format!("{star}[[traffic]]\npattern = \"uniform\"\nmessage = 100\npacket = 20"), "is not a packet size"),
-        (format!("{star}[[traffic]]\npattern = \"uniform\""), "message is missing"),
-        (format!("{star}[[traffic]]\npattern = \"permutation\"\nmessage = 2000\nload = 0.5"), "leave load out"),
-        (format!("{star}[[traffic]]\npattern = \"permutation\"\nmessage = 2000\nuntil = \"1 ms\""), "ends by itself"),
-        (
-            format!("{star}[[traffic]]\npattern = \"uniform\"\nmessage = 2000\nsizes = \"hadoop\""),
-            "is for pattern = \"poisson\"",
-        ),
-        (
-            format!("{star}[[traffic]]\npattern = \"uniform\"\nmessage = 2000\ntransport = \"dctcp\""),
-            "has no transport",
-        ),
-        (format!("{star}[[traffic]]\npattern = \"poisson\"\nload = 0.5"), "sizes, as in"),
-        (format!("{star}[[traffic]]\npattern = \"poisson\"\nsizes = \"hadoop\""), "a load below 100 %"),
-        (format!("{star}[[traffic]]\npattern = \"poisson\"\nsizes = \"web\"\nload = 0.5"), "neither \"web_search\""),
-        (
-            format!("{star}[[traffic]]\npattern = \"poisson\"\nsizes = \"hadoop\"\nload = 0.5\ntransport = \"none\""),
-            "need transport",
-        ),
-        (
-            format!(
-                "{star}[[traffic]]\npattern = \"poisson\"\nmessage = 9\nload = 0.5\nstart = \"1 s\"\nuntil = \"1 s\""
-            ),
-            "until is not after start",
-        ),
         (format!("{star}queue = \"20 kB\"\nlossless = {{}}"), "a queue needs"),
         (format!("{star}lossless = {{ xoff = 10, xon = 20 }}"), "xon = 20 B is more than xoff = 10 B"),
         (

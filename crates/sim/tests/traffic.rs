@@ -38,6 +38,34 @@ fn traffic_from_some_hosts_to_others_that_cannot_be_is_refused_with_a_sentence()
     assert!(slow.contains("rate is for links that may lose packets"), "{slow}");
 }
 
+#[test]
+fn keys_that_do_not_go_together_are_refused_with_a_sentence() {
+    for (traffic, sentence) in [
+        ("pattern = 'uniform'\nmessage = '2 kB'\nhosts = 1", "has no peer to send to"),
+        ("pattern = 'uniform'\nmessage = 10", "less than one packet"),
+        ("pattern = 'uniform'\nmessage = 100\npacket = 20", "is not a packet size"),
+        ("pattern = 'uniform'", "message is missing"),
+        ("pattern = 'permutation'\nmessage = 2000\nload = 0.5", "leave load out"),
+        ("pattern = 'permutation'\nmessage = 2000\nuntil = '1 ms'", "ends by itself"),
+        ("pattern = 'uniform'\nmessage = 2000\nsizes = 'hadoop'", "is for pattern = \"poisson\""),
+        ("pattern = 'uniform'\nmessage = 2000\ntransport = 'dctcp'", "has no transport"),
+        ("pattern = 'incast'\nmessage = 9", "an incast needs fan_in"),
+        ("pattern = 'incast'\nmessage = 9\nfan_in = 4", "1 to 3 senders can answer"),
+        ("pattern = 'incast'\nmessage = 9\nfan_in = 2\nevery = '9 us'", "need every, above 0"),
+        ("pattern = 'uniform'\nmessage = 2000\nfan_in = 2", "for pattern = \"incast\""),
+        ("pattern = 'all_to_all'\nmessage = 9\nload = 0.5", "leave load out"),
+        ("pattern = 'all_to_all'\nmessage = 9\nuntil = '1 ms'", "ends by itself"),
+        ("pattern = 'poisson'\nload = 0.5", "sizes, as in"),
+        ("pattern = 'poisson'\nsizes = 'hadoop'", "a load below 100 %"),
+        ("pattern = 'poisson'\nsizes = 'web'\nload = 0.5", "neither \"web_search\""),
+        ("pattern = 'poisson'\nsizes = 'hadoop'\nload = 0.5\ntransport = 'none'", "need transport"),
+        ("pattern = 'poisson'\nmessage = 9\nload = 0.5\nstart = '1 s'\nuntil = '1 s'", "until is not after start"),
+    ] {
+        let refused = refusal(&format!("[network]\nstar = {{ hosts = 4 }}\n[[traffic]]\n{traffic}\n"));
+        assert!(refused.contains(sentence), "{traffic}: {refused}");
+    }
+}
+
 /// A link's use is a share of the time that it spent sending, whatever its rate was before.
 #[test]
 fn links_that_change_their_rate_are_as_busy_as_before_and_carry_less() {
@@ -78,4 +106,37 @@ fn a_nic_whose_rate_changes_neither_drops_nor_marks_what_its_host_hands_it() {
     let counters = report.link_rows.iter().find(|row| row.from == "host 0").unwrap().counters;
     assert!(counters.max_queue_bytes > 9_000, "more waits there than a switch's queue holds: {counters:?}");
     assert_eq!((counters.marks, counters.losses.iter().sum::<u64>()), (0, 0), "{counters:?}");
+}
+
+/// Eight answers that begin together leave one link, one after the other: a query takes as long as its bytes on that link, and
+/// two queries that are far apart do not meet.
+#[test]
+fn a_query_takes_as_long_as_its_answers_take_on_the_link_of_the_host_that_asks() {
+    let text = "[network]\nstar = { hosts = 9 }\nrate = \"10 Gbit/s\"\nmark_above = \"100 kB\"\n\
+                [[traffic]]\npattern = \"incast\"\nhosts = \"all\"\nmessage = \"146 kB\"\nfan_in = 8\nevery = \"10 ms\"\n\
+                until = \"20 ms\"\n";
+    let report = run(&Config::parse(text).unwrap()).unwrap();
+    assert_eq!(report.failure(), None, "{report}");
+    let queries = [0.0, 0.010];
+    for at in queries {
+        let answers: Vec<_> = report.flow_rows.iter().filter(|row| row.start == at).collect();
+        assert_eq!(answers.len(), 8);
+        assert!(answers.iter().all(|row| row.dst == answers[0].dst && row.src != row.dst && row.bytes == 146_000));
+        let last = answers.iter().map(|row| row.seconds).fold(0.0, f64::max);
+        let least = 8.0 * 146_000.0 * 8.0 / 10e9;
+        assert!((least..1.15 * least).contains(&last), "{last} s, and the link takes {least} s for the data alone");
+    }
+    assert_eq!(report.flow_rows.len(), 8 * queries.len());
+}
+
+#[test]
+fn in_an_all_to_all_every_host_gets_a_message_from_every_other() {
+    let text = "[network]\nstar = { hosts = 5 }\nmark_above = \"100 kB\"\n\
+                [[traffic]]\npattern = \"all_to_all\"\nhosts = \"all\"\nmessage = \"20 kB\"\nstart = \"1 ms\"\n";
+    let report = run(&Config::parse(text).unwrap()).unwrap();
+    assert_eq!(report.failure(), None, "{report}");
+    let mut pairs: Vec<_> = report.flow_rows.iter().map(|row| (row.src, row.dst)).collect();
+    pairs.sort_unstable();
+    let expected: Vec<_> = (0..5).flat_map(|src| (0..5).map(move |dst| (src, dst))).filter(|(a, b)| a != b).collect();
+    assert_eq!(pairs, expected);
 }

@@ -20,9 +20,9 @@ from tributary.torch.host_only import HostOnly
 from tributary.torch.ledger import Stats
 from tributary.torch.members import Members
 from tributary.torch.membership import Assignment, Membership
-from tributary.torch.network import together
 from tributary.torch.options import Options
 from tributary.torch.reductions import Reductions
+from tributary.torch.switches import together
 from tributary.torch.transit import entitle
 from tributary.torch.untraced import untraced
 from tributary.torch.work import DoneWork

@@ -14,19 +14,25 @@ from torch._C._distributed_c10d import Backend
 
 import tributary
 from tributary import Operator
+from tributary._core import HostMemory, LocalGroup
 from tributary.errors import ConnectError, MismatchError, RankLostError, SwitchLostError
 from tributary.torch import agreement, custom, sparse
 from tributary.torch.health import Health
 from tributary.torch.host import HostPath
+from tributary.torch.hosts import HostsNetwork, Reports
 from tributary.torch.lane import Lane
-from tributary.torch.local import LocalNetwork, share_memory
+from tributary.torch.local import LocalNetwork, Shared, share_memory
 from tributary.torch.network import Network
 from tributary.torch.options import AT_HOSTS, AUTO, Options
 from tributary.torch.protocol_choice import choose, of_shared_links
 from tributary.torch.rendezvous import Meeting, Rendezvous
+from tributary.torch.switches import SwitchNetwork
 from tributary.torch.transit import Hint
 
 log = logging.getLogger("tributary.torch")
+
+#: Why sums of a group that spans hosts go through the network.
+OF_HOSTS = "the ranks run on several hosts; those of each sum in its memory first, and one of them in the network"
 
 
 class Members:
@@ -55,11 +61,6 @@ class Members:
         self._given = given
         self._patience = patience or common._timeout
         self._rendezvous = Rendezvous(store, rank, size, name, given, self._patience)
-        self.chosen, why = choose(given, self._rendezvous.meeting.hosts)
-        if rank == 0:
-            is_news = not common.global_ranks_in_group and len(set(self._rendezvous.meeting.hosts)) > 1
-            level = logging.INFO if is_news else logging.DEBUG
-            log.log(level, "group %s, rank 0 of %d sums by %s", name, size, why)
         #: Sentences to add to errors.
         self._hints: dict[type[Exception], Hint] = {
             MismatchError: agreement.hint(size),
@@ -70,29 +71,47 @@ class Members:
         self._joining = threading.Lock()
         #: Why sums go through the network and not through this host's memory; None if they do not, or there are none.
         self.why_network: str | None = None
+        #: Whether ranks of a host share its memory, which all lanes do or none.
+        self._shares = False
         #: The lanes of operations that callbacks start, by the group to which the callbacks belong.
         self.lanes: dict[str, Lane] = {}
         try:
             self._store = dist.PrefixStore(self._rendezvous.meeting.nonce, store)
+            memory = self._share_memory("")
+            self.chosen = self._choose(is_of_hosts=isinstance(memory, HostMemory))
             #: The lane of operations that the program itself starts.
-            self.main = self._meet("", self._store, f"of group {name}")
+            self.main = self._meet("", self._store, f"of group {name}", memory)
         except BaseException:
             self._rendezvous.leave(orderly=False)
             raise
         self._rendezvous.all_have_met()
+
+    def _choose(self, *, is_of_hosts: bool) -> Options:
+        """The options with a protocol, for ranks or for hosts as members."""
+        hosts = self._rendezvous.meeting.hosts
+        chosen, why = choose(self._given, sorted(set(hosts)) if is_of_hosts else hosts)
+        if self.rank == 0:
+            is_news = not self._common.global_ranks_in_group and len(set(hosts)) > 1
+            level = logging.INFO if is_news else logging.DEBUG
+            by = f"in hosts' memory first, then by {why}" if is_of_hosts else f"by {why}"
+            log.log(level, "group %s, rank 0 of %d sums %s", self._name, self.size, by)
+        return chosen
 
     def open_lane(self, callbacks: str) -> Lane:
         """Meet the other ranks for operations in this group that callbacks of a group start."""
         suffix = "-callbacks" if callbacks == self._name else f"-callbacks-{callbacks}"
         whose = f"callbacks of group {callbacks}"
         title = f"in {whose}" if callbacks == self._name else f"of group {self._name} in {whose}"
-        return self._meet(suffix, dist.PrefixStore(suffix, self._store), title)
+        memory = self._share_memory(suffix)
+        return self._meet(suffix, dist.PrefixStore(suffix, self._store), title, memory)
 
     def join_moves(self, lane: Lane) -> None:
         """Join a lane's job for operations that only move data, if it is not joined; all ranks call it then."""
         with self._joining:
             if lane.moves is None:
-                lane.moves = self._join(f"{lane.suffix}-moves", self.chosen.protocol_options)
+                suffix = f"{lane.suffix}-moves"
+                memory = self._share_memory(suffix)
+                lane.moves = self._rendezvous.join(suffix, self._way(suffix, memory), _close)
 
     def join_sparse(self, lane: Lane) -> None:
         """Do the same for sparse tensors, if the group's protocol has jobs for them."""
@@ -113,7 +132,7 @@ class Members:
         """Whether the ranks' own hosts may make a share of the lane's large sums."""
         hosts = self._rendezvous.meeting.hosts
         return (
-            lane.network is not None
+            isinstance(lane.network, SwitchNetwork)
             and self._given.protocol == AUTO
             and bool(self._given.switches)
             and len(set(hosts)) > 2
@@ -125,7 +144,7 @@ class Members:
 
         Returns the shares as a sentence.
         """
-        assert lane.network is not None, "groups of one rank take the host path"
+        assert isinstance(lane.network, SwitchNetwork), "other ways are not spread"
         network, options = lane.network, of_shared_links(self.chosen.protocol_options)
         network.finish()
         if not network.has_hosts:
@@ -142,22 +161,43 @@ class Members:
         protocol: str | None = None,
         operators: Sequence[Operator] = (),
         switches: int | None = None,
-    ) -> Network:
+    ) -> SwitchNetwork:
         """Join another job of the group, at all of its switches or at the first ones."""
         return self._rendezvous.join(
             suffix,
             lambda meeting, poll: self._connect(
                 replace(meeting, switches=meeting.switches[:switches]), poll, options, protocol, operators
             ),
-            lambda network: network.close(orderly=False),
+            _close,
         )
 
-    def _meet(self, suffix: str, store: dist.Store, title: str) -> Lane:
+    def _way(self, suffix: str, memory: Shared | None) -> Callable[[Meeting, Callable[[], None]], Network]:
+        """What joins a job for dense tensors: of all ranks, or of hosts whose memory their ranks share."""
+
+        def connect(meeting: Meeting, poll: Callable[[], None]) -> Network:
+            if isinstance(memory, LocalGroup):
+                return LocalNetwork(memory, self.size)
+            if memory is None:
+                return self._connect(meeting, poll, self.chosen.protocol_options)
+            leading: SwitchNetwork | None = None
+            try:
+                if memory.leads():
+                    members = meeting.hosts[self.rank], len(set(meeting.hosts))
+                    leading = self._connect(meeting, poll, self.chosen.protocol_options, members=members)
+                reports = Reports(self._rendezvous, self.rank, suffix)
+                return HostsNetwork(memory, self.rank, self.size, leading, reports)
+            except BaseException:
+                memory.close()
+                if leading is not None:
+                    leading.close(orderly=False)
+                raise
+
+        return connect
+
+    def _meet(self, suffix: str, store: dist.Store, title: str, memory: Shared | None) -> Lane:
         def connect(meeting: Meeting, poll: Callable[[], None]) -> Lane:
             # The job first: its switch says why a rank cannot join, and Gloo only that a connection closed.
-            network: Network | None = memory
-            if memory is None and self.size > 1:
-                network = self._connect(meeting, poll, self.chosen.protocol_options)
+            network = self._way(suffix, memory)(meeting, poll) if self.size > 1 else None
             try:
                 host = HostPath(store, self.rank, self.size, self._common, self._patience, meeting.address)
             except BaseException:
@@ -166,15 +206,17 @@ class Members:
                 raise
             return Lane(network, host, title, suffix, self._health, self._hints)
 
-        memory = self._share_memory(suffix)
         return self._rendezvous.join(suffix, connect, Lane.abort)
 
-    def _share_memory(self, suffix: str) -> LocalNetwork | None:
-        """Meet the other ranks in this host's memory, if all are there; later lanes do as the first."""
-        if self.size == 1 or self.why_network is not None:
+    def _share_memory(self, suffix: str) -> Shared | None:
+        """Meet the other ranks of this host in its memory, if all can; later lanes do as the first."""
+        if self.size == 1 or (suffix and not self._shares):
             return None
         met = share_memory(self._rendezvous, suffix, self.rank, self.size, self._given, self._patience)
-        if isinstance(met, LocalNetwork):
+        if not isinstance(met, str):
+            self._shares = True
+            if isinstance(met, HostMemory):
+                self.why_network = OF_HOSTS
             return met
         if suffix:
             raise ConnectError(f"the ranks share memory of this host already, and cannot share more of it: {met}")
@@ -193,11 +235,12 @@ class Members:
         options: Mapping[str, str],
         protocol: str | None = None,
         operators: Sequence[Operator] = (),
-    ) -> Network:
+        members: tuple[int, int] | None = None,
+    ) -> SwitchNetwork:
+        """Join the meeting's job at its switches: this rank of all, or as one member of several."""
+        rank, size = members or (self.rank, self.size)
         seconds = self._patience.total_seconds()
-        return Network(
-            meeting, self.rank, self.size, seconds, protocol or self.chosen.protocol, options, operators, poll
-        )
+        return SwitchNetwork(meeting, rank, size, seconds, protocol or self.chosen.protocol, options, operators, poll)
 
     def all_lanes(self) -> list[Lane]:
         """The lanes of the program and of callbacks, as they are while no thread opens another."""
@@ -230,3 +273,7 @@ class Members:
     def release_switch(self, orderly: bool) -> None:
         """Leave the switch of the rendezvous."""
         self._rendezvous.leave(orderly, self._health.lost)
+
+
+def _close(network: Network) -> None:
+    network.close(orderly=False)

@@ -1,10 +1,9 @@
-"""The network of a group: its workers at the switches, to which tensors are submitted by their memory."""
+"""One rank's way to the others of its group: what all ways start, in the network or in memory."""
 
 from __future__ import annotations
 
-import contextlib
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -12,9 +11,7 @@ import torch
 
 import tributary
 from tributary import Operator
-from tributary.torch.rendezvous import Meeting
 from tributary.torch.sparse import SparseTensor
-from tributary.torch.spread import measure, plan
 from tributary.torch.tensors import NETWORK_DTYPES, memory
 from tributary.torch.transit import Handle
 
@@ -22,53 +19,20 @@ from tributary.torch.transit import Handle
 CUT_ELEMENTS = 1 << 16
 
 
-class Network:
-    """One rank's workers: one at each switch, each in a job of the group's own."""
+class Network(ABC):
+    """One rank's way, by which tensors are submitted by their memory; all ranks have one of the same kind."""
 
     #: Whether it is this host's memory, which all ranks share, in place of a network.
     is_local = False
+    #: Whether hosts are its members, whose ranks sum in memory first.
+    is_of_hosts = False
+    #: Whether the worker of a job in which the ranks' own hosts sum was taken in.
+    has_hosts = False
+    #: Whether the ranks' own hosts make a share of large sums: the switches' links are too narrow for all.
+    is_spread = False
 
-    def __init__(
-        self,
-        meeting: Meeting,
-        rank: int,
-        size: int,
-        timeout: float,
-        protocol: str,
-        options: Mapping[str, str],
-        operators: Sequence[Operator] = (),
-        poll: Callable[[], None] | None = None,
-    ) -> None:
-        """Join; `poll` is called while it waits for the other ranks."""
+    def __init__(self, size: int) -> None:
         self.size = size
-        self.groups: list[tributary.Group] = []
-        try:
-            for switch in meeting.switches:
-                self.groups.append(
-                    tributary.connect(
-                        switch,
-                        job=meeting.job,
-                        rank=rank,
-                        world_size=size,
-                        timeout=timeout,
-                        protocol=protocol,
-                        options=options,
-                        operators=operators,
-                        check=poll,
-                    )
-                )
-        except BaseException:
-            self.close()
-            raise
-        #: The switch of the next collective. All ranks start the same ones in the same order, so they choose alike.
-        self._turn = 0
-        #: The workers at the switches, which take small tensors and data that is only moved.
-        self._at_switches = list(self.groups)
-        #: Whether the switches' shares of large sums are made in jobs that share the hosts' links with others.
-        self.has_wide_switches = False
-        #: The workers that make large sums, and which share each makes.
-        self._summing, self._shares = list(self.groups), [1.0] * len(self.groups)
-        self._last: tributary.GroupStats | None = None
 
     def all_reduce(
         self,
@@ -141,74 +105,33 @@ class Network:
         nothing = (0, 0, None)
         return [self._next().all_reduce(nothing, nothing, "i32", "sum", timeout)]
 
+    @abstractmethod
     def go_on(self) -> None:
-        """Do nothing: workers have threads of their own, whether anybody waits or not."""
+        """Let collectives come to their end for which nobody waits."""
 
-    def _count(self) -> int:
-        """How many switches share a tensor."""
-        return len(self._at_switches)
-
-    def _next(self) -> Any:
-        group = self._at_switches[self._turn % len(self._at_switches)]
-        self._turn += 1
-        return group._core
-
-    def _sums(self, elements: int) -> list[tuple[Any, int, int]]:
-        """Who sums which of this many elements."""
-        ranges = cuts(elements, self._shares, self.groups[0].info.elements_per_packet)
-        if len(ranges) == 1 and elements < CUT_ELEMENTS * len(self._shares):
-            return [(self._next(), *ranges[0])]
-        groups = zip(self._summing, ranges, strict=True)
-        return [(group._core, *range_) for group, range_ in groups if range_[0] < range_[1]]
-
-    def take_in(self, at_hosts: Network) -> None:
-        """Take in the worker of a job in which the ranks' own hosts sum."""
-        self.groups += at_hosts.groups
-        self._summing, self._shares = [*self._at_switches, *at_hosts.groups], [*self._shares, 0.0]
-
-    def spread(self, hosts: Sequence[int], timeout: float) -> str:
-        """Measure how fast switches and ranks' hosts sum, and share large sums out; the shares as a sentence."""
-        *at_switches, own = measure(self._summing, timeout)
-        spread = plan(hosts, at_switches, own)
-        self._shares = spread.shares
-        return spread.sentence([group.info.switch for group in self._at_switches])
-
-    def replace_switches(self, at_switches: Network) -> None:
-        """Make the switches' shares of large sums in other jobs there."""
-        self.groups += at_switches.groups
-        self.has_wide_switches = True
-        self._summing = [*at_switches.groups, *self._summing[len(self._at_switches) :]]
-
-    @property
-    def has_hosts(self) -> bool:
-        """Whether the worker of a job in which the ranks' own hosts sum was taken in."""
-        return len(self._summing) > len(self._at_switches)
-
-    @property
-    def is_spread(self) -> bool:
-        """Whether the ranks' own hosts make a share of large sums: the switches' links are too narrow for all."""
-        return self.has_hosts and self._shares[-1] > 0
-
+    @abstractmethod
     def stats(self) -> tributary.GroupStats | None:
-        """The workers' counts; after they are closed, their last counts."""
-        with contextlib.suppress(tributary.TributaryError):  # After they are closed the last numbers stay.
-            self._last = together([group.stats() for group in self.groups])
-        return self._last
+        """The workers' counts, if there are workers; after they are closed, their last counts."""
 
+    @abstractmethod
     def finish(self) -> None:
         """Wait until the operations under way have ended, successfully or not."""
-        for group in self.groups:
-            group.finish()
 
+    @abstractmethod
     def close(self, orderly: bool = True) -> None:
-        """Leave the jobs; operations under way fail. If orderly, wait for peers that still need something."""
-        if self.groups:
-            self.stats()
-        for group in self.groups:
-            if orderly:
-                group.close()
-            else:
-                group.abort()
+        """Leave; operations under way fail. If orderly, wait for peers that still need something."""
+
+    @abstractmethod
+    def _count(self) -> int:
+        """How many workers share a tensor."""
+
+    @abstractmethod
+    def _next(self) -> Any:
+        """Who makes the next collective that is not cut."""
+
+    @abstractmethod
+    def _sums(self, elements: int) -> list[tuple[Any, int, int]]:
+        """Who sums which of this many elements."""
 
 
 def cuts(elements: int, shares: Sequence[float], block: int = 1) -> list[tuple[int, int]]:
@@ -219,30 +142,3 @@ def cuts(elements: int, shares: Sequence[float], block: int = 1) -> list[tuple[i
     ends = [round(elements * end / sum(shares) / block) * block for end in accumulate(shares)]
     ends[-1] = elements
     return list(pairwise([0, *(min(end, elements) for end in ends)]))
-
-
-def _mean(shares: Sequence[float]) -> float | None:
-    return sum(shares) / len(shares) if shares else None
-
-
-def together(stats: Sequence[tributary.GroupStats]) -> tributary.GroupStats:
-    """The joined counts of several workers."""
-    drops: Counter[str] = Counter()
-    for one in stats:
-        drops.update(one.drops)
-    received = sum(one.packets_received for one in stats)
-    # Weighed by what each received: of blocks in the network only shares are known here.
-    in_network = sum(one.in_network * one.packets_received for one in stats) / received if received else 0.0
-    sentences = {one.where_summed for one in stats}
-    orders = {one.order for one in stats}
-    return tributary.GroupStats(
-        packets_sent=sum(one.packets_sent for one in stats),
-        retransmissions=sum(one.retransmissions for one in stats),
-        packets_received=received,
-        in_network=in_network,
-        blocks_at_hosts=sum(one.blocks_at_hosts for one in stats),
-        where_summed=sentences.pop() if len(sentences) == 1 else f"{in_network * 100:.1f} % of the blocks",
-        contributed=_mean([one.contributed for one in stats if one.contributed is not None]),
-        order=orders.pop() if len(orders) == 1 else None,
-        drops=dict(drops),
-    )

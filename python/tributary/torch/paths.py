@@ -88,7 +88,7 @@ class Paths(Backend):
         Not where ranks' hosts have to help the switches, whose links would carry every rank's shard to every rank.
         """
         members, network = self._present(name), self._lane(name).network
-        if members.is_local:
+        if network is not None and (network.is_local or network.is_of_hosts):
             return True
         return _core.rooted_is_unicast(members.chosen.protocol) and not (network and network.is_spread)
 

@@ -27,11 +27,12 @@ def choose(given: Options, hosts: Sequence[int]) -> tuple[Options, str]:
         f"{protocol}, {tensors:.2f} tensors over each host's link; a switch in rank 0's process would take "
         f"{len(hosts) - own:.2f} over rank 0's"
     )
-    options = of_shared_links(given.protocol_options) if protocol == AT_HOSTS else given.protocol_options
     try:
-        _core.check_options(protocol, options)
+        _core.check_options(protocol, given.protocol_options)
     except ValueError as error:
-        return at_switch, f"{AT_SWITCH}, though {why}: {error}"
+        return at_switch, f"{AT_SWITCH}, whose options were chosen, though {why}: {error}"
+    options = of_shared_links(given.protocol_options) if protocol == AT_HOSTS else given.protocol_options
+    _core.check_options(protocol, options)
     return replace(given, protocol=protocol, options=",".join(f"{name}={options[name]}" for name in options)), why
 
 

@@ -156,13 +156,25 @@ class Rendezvous:
             with contextlib.suppress(RuntimeError, NotImplementedError):
                 self._store.delete_key(_KEY)
 
-    def _said_by(self, rank: int, what: str) -> str:
-        return _steps_of(self._nonce, f"{what}/{rank}")
+    def _said_by(self, number: int, what: str) -> str:
+        return _steps_of(self._nonce, f"{what}/{number}")
 
     def say_why(self, reason: str) -> None:
         """Say to the other ranks why this one leaves the group: "rank 1 " and the reason."""
         with contextlib.suppress(RuntimeError, OSError):  # The Store may be gone, with the process that served it.
             self._store.set(self._said_by(self._rank, "why"), reason)
+
+    def say_failure(self, suffix: str, host: int, message: str) -> None:
+        """Say to the leaders of the other hosts why this host gives up a job."""
+        with contextlib.suppress(RuntimeError, OSError):
+            self._store.set(self._said_by(host, f"failed{suffix}"), message)
+
+    def failure_of(self, suffix: str, host: int) -> str | None:
+        """What the leader of a host has said."""
+        with contextlib.suppress(RuntimeError, OSError):
+            if self._store.check([said := self._said_by(host, f"failed{suffix}")]):
+                return self._store.get(said).decode()
+        return None
 
     def with_reasons(self, error: RankLostError, sentence: str) -> str:
         """The sentence of an error, with the reasons that the ranks which have left have given."""

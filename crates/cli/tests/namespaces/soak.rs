@@ -34,7 +34,10 @@ fn an_endless_row_of_jobs_under_loss_leaves_nothing_behind() {
         });
         job += 1;
     }
-    let (warm, now) = (warm_rss.expect("it was warm"), network.switch_rss_kib());
-    assert!(now <= warm + SLACK_KIB, "{warm} KiB after {WARM_UP_JOBS} jobs, {now} KiB after {job}");
+    let warm = warm_rss.expect("it was warm");
+    // A job is out of the books before its shard has freed its slots, on a busy machine by milliseconds.
+    let now = network.until(&format!("a switch of {warm} KiB, as after {WARM_UP_JOBS} jobs, after {job}"), |_| {
+        Some(network.switch_rss_kib()).filter(|&now| now <= warm + SLACK_KIB)
+    });
     eprintln!("{job} jobs; the switch holds {now} KiB, {warm} KiB when warm");
 }

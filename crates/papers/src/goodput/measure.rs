@@ -173,6 +173,8 @@ impl Goodput {
             message: Some(self.message),
             sizes: None,
             flows: None,
+            fan_in: None,
+            every: None,
             scale: 1,
             between: None,
             packet: Bytes(4 * u64::from(self.elements_per_packet) + self.framing.map_or(OWN_FRAMING, |bytes| bytes.0)),

@@ -21,7 +21,7 @@ pub struct TrafficSection {
     /// Which hosts a number or a share of them means.
     #[serde(default)]
     pub placement: Placement,
-    /// The senders, if they are not all of `hosts`: for `poisson` and `stream`, instead of `hosts`.
+    /// The senders, if they are not all of `hosts`: for `poisson`, `incast` and `stream`, instead of `hosts`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<Hosts>,
     /// The receivers, with `from`.
@@ -39,6 +39,12 @@ pub struct TrafficSection {
     /// The flows of a `list`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flows: Option<Flows>,
+    /// The senders that answer a query of an `incast`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fan_in: Option<u32>,
+    /// The time from a query of an `incast` to the next; if left out, there is one query.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub every: Option<Duration>,
     /// Sizes of flows from `sizes` are divided by this.
     #[serde(default = "defaults::one", skip_serializing_if = "defaults::is_one")]
     pub scale: u32,
@@ -152,6 +158,10 @@ pub enum Pattern {
     Poisson,
     /// Each sender sends packets to one receiver at a fixed rate, whatever losses there are.
     Stream,
+    /// Queries: random hosts send at one moment to one random host (DCTCP §2.1).
+    Incast,
+    /// Every host sends one message to every other.
+    AllToAll,
     /// Flows that are listed one by one.
     List,
 }

@@ -216,7 +216,7 @@ fn has_equal_paths(graph: &Graph) -> bool {
 fn marks(config: &Config, graph: &Graph) -> Option<String> {
     let of_marks = config.transport.congestion_control.as_deref().is_none_or(|name| name == dctcp::ALGORITHM.name);
     let uses_it = config.traffic.iter().any(|section| {
-        let is_reliable = matches!(section.pattern, Pattern::Poisson | Pattern::List);
+        let is_reliable = !matches!(section.pattern, Pattern::Permutation | Pattern::Uniform | Pattern::Stream);
         section.load.0 > 0.0 && (is_reliable || section.transport == Some(Transport::Dctcp))
     });
     let is_marked = graph.edges().iter().any(|edge| edge.a_to_b.mark_bytes.or(edge.b_to_a.mark_bytes).is_some());

@@ -14,7 +14,8 @@ use crate::config::{
 use crate::engine::{Background, Simulation};
 use crate::transport::TransportSettings;
 use crate::workload::{
-    FlowList, FlowSource, ListedFlow, PoissonGroup, SizeTable, Stream, UniformGroup, permutation, read_flows,
+    FlowList, FlowSource, ListedFlow, PoissonGroup, Queries, SizeTable, Stream, UniformGroup, all_to_all, permutation,
+    read_flows,
 };
 
 /// The reordering threshold of flows whose packets take several paths.
@@ -100,8 +101,7 @@ pub fn add_traffic(
         return listed(simulation, config, section).map_err(|why| error(&why));
     }
     let peers = Peers::take(index, section, hosts)?;
-    let members = &peers.senders;
-    let seed = config.seed ^ index as u64;
+    let (members, seed) = (&peers.senders, config.seed ^ index as u64);
     let pattern = || u8::try_from(index).map_err(|_| error("at most 256 patterns fit"));
     // A load of 0, such as the first point of a sweep: its hosts are taken, and send nothing.
     let is_silent = section.load.0 == 0.0;
@@ -117,10 +117,9 @@ pub fn add_traffic(
             return Err(error("such a pattern fills the network whatever it loses: it has no transport"));
         }
         (Pattern::Uniform, _) => {
-            let (packet, bytes) = plain(section).map_err(|why| error(&why))?;
-            let pattern = pattern()?;
+            let (plain, pattern) = (plain(section).map_err(|why| error(&why))?, pattern()?);
             if !is_silent {
-                uniform(simulation, config, pattern, section, members, packet, bytes);
+                uniform(simulation, config, pattern, section, members, plain);
             }
         }
         (Pattern::Stream, _) => {
@@ -128,8 +127,16 @@ pub fn add_traffic(
             streams(simulation, pattern, section, &peers).map_err(|why| error(&why))?;
         }
         (Pattern::List, _) => unreachable!("it takes no hosts"),
-        (Pattern::Poisson, Some(Transport::None)) => {
-            return Err(error("flows that arrive at random need transport = \"dctcp\""));
+        (Pattern::Poisson | Pattern::Incast | Pattern::AllToAll, Some(Transport::None)) => {
+            return Err(error("its flows need transport = \"dctcp\": leave transport out"));
+        }
+        (Pattern::Incast, _) => {
+            let flows = incast(config, index, section, peers);
+            flows.and_then(|flows| begin(simulation, config, flows)).map_err(|why| error(&why))?;
+        }
+        (Pattern::AllToAll, _) => {
+            let flows = message(section, 1).map(|bytes| all_to_all(members, bytes, Time::ZERO + section.start.0));
+            flows.and_then(|flows| begin(simulation, config, flows)).map_err(|why| error(&why))?;
         }
         (Pattern::Poisson, _) => {
             let group = poisson(config, section, peers).map_err(|why| error(&why))?;
@@ -170,9 +177,8 @@ fn listed(simulation: &mut Simulation, config: &Config, section: &TrafficSection
             text.and_then(|text| read_flows(&text)).map_err(|why| format!("flows = {path:?}: {why}"))?
         }
     };
-    let (hosts, packet) =
-        (simulation.graph().hosts(), transport(config).map_err(|error| error.to_string())?.packet_bytes);
-    for ListedFlow { from, to, bytes, .. } in &flows {
+    let hosts = simulation.graph().hosts();
+    for ListedFlow { from, to, .. } in &flows {
         let (from, to) = (from.0, to.0);
         if from.max(to) >= hosts {
             return Err(format!("a flow goes from host {from} to host {to}; there are {hosts}, from 0"));
@@ -180,14 +186,38 @@ fn listed(simulation: &mut Simulation, config: &Config, section: &TrafficSection
         if from == to {
             return Err(format!("a flow goes from host {from} to itself"));
         }
-        if bytes.div_ceil(packet.into()) > u64::from(u32::MAX) {
-            return Err(format!("a flow of {bytes} bytes has more than 2^32 - 1 packets"));
-        }
+    }
+    begin(simulation, config, flows)
+}
+
+/// Gives flows to their senders.
+fn begin(simulation: &mut Simulation, config: &Config, flows: Vec<ListedFlow>) -> Result<(), String> {
+    let packet = transport(config).map_err(|error| error.to_string())?.packet_bytes;
+    if let Some(flow) = flows.iter().find(|flow| flow.bytes.div_ceil(packet.into()) > u64::from(u32::MAX)) {
+        return Err(format!("a flow of {} bytes has more than 2^32 - 1 packets", flow.bytes));
     }
     for (host, list) in FlowList::sources(flows) {
         simulation.add_flow_source(host, FlowSource::List(list));
     }
     Ok(())
+}
+
+/// The answers to an incast's queries.
+fn incast(config: &Config, index: usize, section: &TrafficSection, peers: Peers) -> Result<Vec<ListedFlow>, String> {
+    let Some(fan_in) = section.fan_in else { return Err("an incast needs fan_in, as in fan_in = 32".into()) };
+    if section.every.is_some() != section.until.is_some() || section.every.is_some_and(|every| every.0 == Span::ZERO) {
+        return Err("queries that repeat need every, above 0, and until; a single one needs neither".into());
+    }
+    let Peers { senders, receivers } = peers;
+    // Whoever asks may be one of the senders, and does not answer.
+    let most = senders.len() - usize::from(receivers.iter().any(|host| senders.contains(host)));
+    if fan_in == 0 || fan_in as usize > most {
+        return Err(format!("fan_in = {fan_in}, and 1 to {most} senders can answer"));
+    }
+    let (start, every) = (Time::ZERO + section.start.0, section.every.map(|every| every.0));
+    let times = Queries::times(start, every, section.until.map(|until| Time::ZERO + until.0));
+    let queries = Queries { senders, receivers, fan_in, bytes: message(section, 1)?, times };
+    Ok(queries.flows(config.seed, index as u64))
 }
 
 fn one_flow(flow: &OneFlow) -> Result<ListedFlow, String> {
@@ -221,8 +251,14 @@ fn check_keys(config: &Config, section: &TrafficSection) -> Result<(), &'static 
     if section.pattern == Pattern::Permutation && section.load.0 < 1.0 {
         return Err("a permutation is sent as fast as it may be: leave load out");
     }
-    if section.from.is_some() && !matches!(section.pattern, Pattern::Poisson | Pattern::Stream) {
-        return Err("from and to are for pattern = \"poisson\" and \"stream\"");
+    if section.from.is_some() && !matches!(section.pattern, Pattern::Poisson | Pattern::Incast | Pattern::Stream) {
+        return Err("from and to are for pattern = \"poisson\", \"incast\" and \"stream\"");
+    }
+    if section.pattern != Pattern::Incast && (section.fan_in.is_some() || section.every.is_some()) {
+        return Err("fan_in and every are for pattern = \"incast\"");
+    }
+    if matches!(section.pattern, Pattern::Incast | Pattern::AllToAll) && section.load.0 < 1.0 {
+        return Err("its flows are sent as fast as they may be: leave load out");
     }
     if section.rate.is_some() && !matches!(section.pattern, Pattern::Poisson | Pattern::Stream) {
         return Err("rate is for pattern = \"poisson\" and \"stream\"");
@@ -245,8 +281,8 @@ fn check_keys(config: &Config, section: &TrafficSection) -> Result<(), &'static 
     if section.scale == 0 || (section.sizes.is_none() && (section.scale > 1 || section.between.is_some())) {
         return Err("scale, at least 1, and between are for flows that have sizes");
     }
-    if section.pattern == Pattern::Permutation && section.until.is_some() {
-        return Err("a permutation ends by itself: leave until out");
+    if matches!(section.pattern, Pattern::Permutation | Pattern::AllToAll) && section.until.is_some() {
+        return Err("such a pattern ends by itself: leave until out");
     }
     if section.exchange && (section.pattern != Pattern::Uniform || config.network.lossless.is_none()) {
         return Err("exchange is for pattern = \"uniform\" over lossless links: a lost packet would stop its host");
@@ -286,8 +322,7 @@ fn uniform(
     pattern: u8,
     section: &TrafficSection,
     members: &[NodeId],
-    packet: u16,
-    bytes: u64,
+    (packet, bytes): (u16, u64),
 ) {
     let rate = config.network.rate.0;
     let pace = if section.load.0 < 1.0 {

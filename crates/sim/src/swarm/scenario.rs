@@ -1,6 +1,7 @@
 //! Scenarios from seeds: small networks, a few jobs, and everything that may go wrong.
 
 mod options;
+mod traffic;
 
 pub use self::options::ORDERED;
 use tributary_proto::contract::protocol;
@@ -10,13 +11,11 @@ use tributary_proto::protocols;
 use crate::config::{
     Bytes, ClosShape, CollectiveKind, Config, DataRate, DumbbellShape, Duration, FaultSection, GraphLink, GraphShape,
     Hosts, JobSection, LeafSpineShape, LinkSet, Links, LosslessSection, Network, NodeName, NoiseSection,
-    ParameterServers, Pattern, Placement, Routing, ServerWord, Share, Sizes, StarShape, StragglerSection, Switches,
-    Timeouts, TrafficSection,
+    ParameterServers, Placement, Routing, ServerWord, Share, StarShape, StragglerSection, Switches, Timeouts,
 };
 use crate::engine::{Holds, Magnitudes};
 use crate::rng::{Purpose, Rng};
 use crate::topology::Rate;
-use crate::workload::FlowSizes;
 
 /// How a scenario must end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +58,10 @@ pub fn scenario(seed: u64) -> Scenario {
     }
     if hosts >= 2 && more.0.chance(0.3) {
         traffic.push(more.flows(heal, ending));
+    }
+    let mut together = Draw(Rng::new(seed, Purpose::Scenario, 13));
+    if hosts >= 2 && ending == Ending::AllHeals && together.0.chance(0.15) {
+        traffic.push(together.flows_together(hosts, heal));
     }
     let switches = Draw(Rng::new(seed, Purpose::Scenario, 2)).switches();
     let mut collectives = Draw(Rng::new(seed, Purpose::Scenario, 5));
@@ -301,58 +304,12 @@ impl Draw {
         all
     }
 
-    fn traffic(&mut self, heal: Span) -> TrafficSection {
-        TrafficSection {
-            from: None,
-            to: None,
-            rate: None,
-            pattern: Pattern::Uniform,
-            hosts: Hosts::All,
-            placement: Placement::Random,
-            transport: None,
-            message: Some(Bytes(self.of(&[2_000, 64_000]))),
-            sizes: None,
-            flows: None,
-            scale: 1,
-            between: None,
-            packet: Bytes(1090),
-            load: Share(self.of(&[0.01, 0.1, 0.3])),
-            exchange: false,
-            start: Duration::default(),
-            until: Some(Duration(heal)),
-        }
-    }
-
     /// PAUSE, where no cycle of queues can wait for itself. The queues hold the packets that arrive after an order.
     fn make_lossless(&mut self, network: &mut Network) {
         if network.graph.is_none() && self.0.chance(0.25) {
             network.queue = Bytes(2_000_000);
             let xoff = self.of(&[10_000, 100_000, 1_000_000]);
             network.lossless = Some(LosslessSection { xoff: Some(Bytes(xoff)), ..LosslessSection::default() });
-        }
-    }
-
-    /// Flows under DCTCP. Flows that arrive until the scenario heals must finish, if no node dies.
-    fn flows(&mut self, heal: Span, ending: Ending) -> TrafficSection {
-        let message = self.of(&[Some(1), Some(3_000), Some(100_000), None]);
-        TrafficSection {
-            from: None,
-            to: None,
-            rate: None,
-            pattern: Pattern::Poisson,
-            hosts: Hosts::All,
-            placement: Placement::Random,
-            transport: None,
-            message: message.map(Bytes),
-            sizes: message.is_none().then_some(Sizes::Published(FlowSizes::Hadoop)),
-            flows: None,
-            scale: 1,
-            between: None,
-            packet: Bytes(1090),
-            load: Share(if message == Some(1) { 1e-5 } else { self.of(&[0.0002, 0.002]) }),
-            exchange: false,
-            start: Duration::default(),
-            until: (ending == Ending::AllHeals).then_some(Duration(heal)),
         }
     }
 

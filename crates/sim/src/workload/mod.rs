@@ -3,12 +3,14 @@
 mod background;
 mod poisson;
 mod published;
+mod queries;
 mod source;
 
 pub(crate) use background::{Stream, Uniform, UniformGroup};
 pub use poisson::PoissonGroup;
 pub use published::FlowSizes;
 pub(crate) use published::{Model, SizeTable};
+pub(crate) use queries::{Queries, all_to_all};
 pub use source::FlowSource;
 pub(crate) use source::{FlowList, ListedFlow, read_flows};
 

@@ -1,0 +1,277 @@
+//! Groups that span hosts, which are threads here: exact results of every operation, and errors that all ranks learn.
+
+use std::sync::Barrier;
+use std::thread;
+use std::time::Duration;
+
+use tributary_local::hosts::{Hosts, HostsError, HostsGroup, Network, OnFailure};
+use tributary_local::{Description, Group, Kind, Lent, LocalError, Operands, Pending};
+use tributary_numeric::{DType, ReduceOp, native};
+
+use crate::ranks::{PATIENCE, bits, expected, join, lent, name};
+
+/// The memory of the leaders, as their network.
+struct Between(Group);
+
+impl Network for Between {
+    type Error = LocalError;
+    type Pending = Pending;
+
+    fn start(&self, description: &Description, memory: Lent, timeout: Duration) -> Result<Pending, LocalError> {
+        let host = self.0.rank();
+        let (input, output, kept) = match description.kind {
+            Kind::Broadcast { root } if usize::from(root) == host => (memory, Lent::NONE, 0..0),
+            Kind::Broadcast { .. } => (Lent::NONE, memory, 0..0),
+            Kind::Reduce { root } if usize::from(root) != host => (memory, Lent::NONE, 0..0),
+            _ => (memory, memory, 0..description.elements),
+        };
+        self.0.submit(*description, Operands { input, output, kept }, timeout)
+    }
+
+    fn wait(&self, pending: Pending) -> Result<(), LocalError> {
+        pending.wait(PATIENCE).expect("it ends")
+    }
+
+    fn abandon(&self) {
+        self.0.close();
+    }
+}
+
+/// Calls the function in each rank; `hosts` has the host of each.
+fn together(hosts: &[u16], function: impl Fn(u16, &HostsGroup<Between>) + Sync) {
+    let names = [name(), name(), name()];
+    thread::scope(|scope| {
+        for rank in 0..hosts.len() as u16 {
+            let (names, function) = (&names, &function);
+            scope.spawn(move || {
+                let hosts = Hosts::new(hosts.to_vec(), rank).unwrap();
+                let (host, per_host) = (hosts.own(), hosts.ranks_of(hosts.own()).len());
+                let index = usize::from(hosts.index(rank));
+                let [up, down] = [0, 1].map(|way| join(&format!("{}-{host}", names[way]), index, per_host));
+                let count = usize::from(hosts.count());
+                let network = hosts.leads().then(|| Between(join(&names[2], host.into(), count)));
+                let reason = format!("host {host} gives up");
+                let network = network.map(|network| {
+                    let say: OnFailure<LocalError> = Box::new(move |_| reason.clone().into_bytes());
+                    (network, say)
+                });
+                let group = HostsGroup::new(hosts, up, down, network).unwrap();
+                function(rank, &group);
+            });
+        }
+    });
+}
+
+fn run(
+    group: &HostsGroup<Between>,
+    operation: Description,
+    input: Lent,
+    output: Lent,
+) -> Result<(), HostsError<LocalError>> {
+    group.submit(operation, input, output, PATIENCE).unwrap().wait(PATIENCE).expect("it ends")
+}
+
+/// The vectors of the ranks, each host's ranks combined first, then the hosts.
+fn in_levels(dtype: DType, op: ReduceOp, hosts: &Hosts, inputs: &[Vec<u8>]) -> Vec<u8> {
+    let once = op == ReduceOp::Avg && !dtype.is_float();
+    let at_levels = if once { ReduceOp::Sum } else { op };
+    let of_host = |host| -> Vec<u8> {
+        let own: Vec<_> = hosts.ranks_of(host).iter().map(|&rank| inputs[usize::from(rank)].clone()).collect();
+        expected(dtype, at_levels, &own)
+    };
+    let mut result = expected(dtype, at_levels, &(0..hosts.count()).map(of_host).collect::<Vec<_>>());
+    if once {
+        (native(dtype, op).unwrap().finish)(&mut result, inputs.len() as u16);
+    }
+    result
+}
+
+const PAIRS: [u16; 4] = [0, 0, 1, 1];
+const MIXED: [u16; 6] = [0, 1, 2, 0, 2, 1];
+
+#[test]
+fn results_are_those_of_hosts_and_then_of_all_hosts_in_every_type_with_every_operator() {
+    for of in [PAIRS.as_slice(), MIXED.as_slice()] {
+        together(of, |rank, group| {
+            let hosts = group.hosts();
+            for dtype in DType::ALL {
+                for op in ReduceOp::ALL.into_iter().filter(|op| op.takes(dtype)) {
+                    for elements in [0, 1, 1001, 70_001] {
+                        let inputs: Vec<_> = (0..of.len()).map(|rank| bits(rank, elements * dtype.size())).collect();
+                        let want = in_levels(dtype, op, hosts, &inputs);
+                        let mut own = inputs[usize::from(rank)].clone();
+                        let operation = Description { kind: Kind::AllReduce, dtype, op, elements };
+                        let memory = lent(&mut own);
+                        run(group, operation, memory, memory).unwrap();
+                        assert!(own == want, "{operation} on rank {rank}");
+                    }
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn results_of_one_rank_and_shards_reach_their_ranks_in_place_and_not() {
+    for of in [PAIRS.as_slice(), MIXED.as_slice()] {
+        together(of, |rank, group| {
+            let (ranks, this) = (of.len(), usize::from(rank));
+            for shard in [0, 1, 7, 300_001] {
+                let (dtype, op, elements) = (DType::I32, ReduceOp::Avg, shard * ranks);
+                let inputs: Vec<_> = (0..ranks).map(|rank| bits(rank, 4 * elements)).collect();
+                let want = in_levels(dtype, op, group.hosts(), &inputs);
+                for root in 0..ranks as u16 {
+                    let mut own = inputs[this].clone();
+                    let operation = Description { kind: Kind::Reduce { root }, dtype, op, elements };
+                    let memory = lent(&mut own);
+                    run(group, operation, memory, if root == rank { memory } else { Lent::NONE }).unwrap();
+                    assert!(own == if root == rank { &want } else { &inputs[this] }[..], "{operation} on {rank}");
+                }
+                let operation = Description { kind: Kind::ReduceScatter, dtype, op, elements };
+                let (mut own, mut result) = (inputs[this].clone(), vec![0; 4 * shard]);
+                run(group, operation, lent(&mut own), lent(&mut result)).unwrap();
+                let mine = this * 4 * shard..(this + 1) * 4 * shard;
+                assert!(own == inputs[this] && result == want[mine.clone()], "{operation} on rank {rank}");
+                let output = lent(&mut own[mine.clone()]);
+                run(group, operation, lent(&mut own), output).unwrap();
+                assert!(own[mine.clone()] == want[mine], "{operation} in place on rank {rank}");
+            }
+        });
+    }
+}
+
+#[test]
+fn bytes_reach_all_ranks_from_one_and_from_each() {
+    for of in [PAIRS.as_slice(), MIXED.as_slice()] {
+        together(of, |rank, group| {
+            let (ranks, this) = (of.len(), usize::from(rank));
+            for elements in [0, 1, 5, 3_000_001] {
+                for root in 0..ranks as u16 {
+                    let operation =
+                        Description { kind: Kind::Broadcast { root }, dtype: DType::U8, op: ReduceOp::Sum, elements };
+                    let mut own = bits(this, elements);
+                    let memory = lent(&mut own);
+                    run(group, operation, memory, memory).unwrap();
+                    assert!(own == bits(root.into(), elements), "{operation} on rank {rank}");
+                }
+            }
+            for elements in [0, 3, 700_001] {
+                let operation = Description { kind: Kind::AllGather, dtype: DType::U8, op: ReduceOp::Sum, elements };
+                let mut all = vec![0; elements * ranks];
+                let own = this * elements..(this + 1) * elements;
+                all[own.clone()].copy_from_slice(&bits(this, elements));
+                let shard = lent(&mut all[own]);
+                run(group, operation, shard, lent(&mut all)).unwrap();
+                let want: Vec<u8> = (0..ranks).flat_map(|rank| bits(rank, elements)).collect();
+                assert!(all == want, "{operation} on rank {rank}");
+            }
+        });
+    }
+}
+
+#[test]
+fn operations_in_flight_keep_their_order() {
+    together(&PAIRS, |rank, group| {
+        let sum = |elements| Description { kind: Kind::AllReduce, dtype: DType::I32, op: ReduceOp::Sum, elements };
+        let mut all: Vec<Vec<u8>> =
+            [1_500_000, 3, 0, 40_000, 1].map(|elements| [rank as u8 + 1, 0, 0, 0].repeat(elements)).into();
+        let started = all.iter_mut().map(|own| {
+            let (elements, memory) = (own.len() / 4, lent(own));
+            group.submit(sum(elements), memory, memory, PATIENCE).unwrap()
+        });
+        for pending in started.collect::<Vec<_>>() {
+            pending.wait(PATIENCE).expect("it ends").unwrap();
+            assert!(pending.is_done());
+        }
+        assert!(all.iter().all(|own| own.chunks(4).all(|element| element == [10, 0, 0, 0])));
+    });
+}
+
+/// What ranks 0, 1 bring, and what ranks 2, 3 do: the network alone could not tell most of these from each other.
+fn pairs_that_differ() -> Vec<[Description; 2]> {
+    let sum = Description { kind: Kind::AllReduce, dtype: DType::I32, op: ReduceOp::Sum, elements: 8 };
+    let moved = |kind| Description { kind, dtype: DType::U8, ..sum };
+    vec![
+        [sum, Description { op: ReduceOp::Avg, ..sum }],
+        [sum, Description { elements: 9, ..sum }],
+        [sum, Description { dtype: DType::I64, elements: 4, ..sum }],
+        [moved(Kind::Broadcast { root: 0 }), moved(Kind::Broadcast { root: 1 })],
+        [Description { kind: Kind::Reduce { root: 2 }, ..sum }, Description { kind: Kind::Reduce { root: 3 }, ..sum }],
+        [Description { kind: Kind::ReduceScatter, ..sum }, sum],
+    ]
+}
+
+#[test]
+fn hosts_that_bring_different_operations_are_named_on_all_ranks() {
+    for operations in pairs_that_differ() {
+        together(&PAIRS, |rank, group| {
+            let mut memory = vec![0; 64];
+            let memory = lent(&mut memory);
+            let mine = operations[usize::from(group.hosts().own())];
+            match run(group, mine, memory, memory).unwrap_err() {
+                HostsError::Memory(LocalError::Mismatch(sentence)) if group.hosts().leads() => {
+                    let [here, there] = if rank == 0 { ["0, 1", "2, 3"] } else { ["2, 3", "0, 1"] };
+                    let want = format!("ranks disagree: ranks {here} bring {mine}, ranks {there} bring another");
+                    assert!(sentence.starts_with(&want), "{sentence}");
+                }
+                // It depends on which leader looks first.
+                HostsError::Network(LocalError::Lost { .. }) if group.hosts().leads() => {}
+                HostsError::Memory(LocalError::Reported { message, .. }) if !group.hosts().leads() => {
+                    assert_eq!(message, format!("host {} gives up", group.hosts().own()).into_bytes());
+                }
+                _ => panic!("another error on rank {rank}"),
+            }
+        });
+    }
+}
+
+#[test]
+fn ranks_of_a_host_that_bring_different_operations_are_named_though_their_bytes_are_as_many() {
+    together(&PAIRS, |rank, group| {
+        let sum = Description { kind: Kind::AllReduce, dtype: DType::U8, op: ReduceOp::Sum, elements: 8 };
+        let from_elsewhere = Description { kind: Kind::Broadcast { root: 0 }, ..sum };
+        let mut memory = vec![0; 64];
+        let memory = lent(&mut memory);
+        let error = run(group, if rank == 3 { sum } else { from_elsewhere }, memory, memory).unwrap_err();
+        if let HostsError::Memory(LocalError::Mismatch(sentence)) = error {
+            assert!(rank > 1, "{sentence}");
+        } else {
+            assert!(rank < 2 || matches!(error, HostsError::Memory(LocalError::Reported { .. })));
+        }
+    });
+}
+
+#[test]
+fn a_rank_that_leaves_ends_what_is_under_way_on_all_ranks() {
+    for leaver in 0..4 {
+        together(&PAIRS, |rank, group| {
+            let sum = Description { kind: Kind::AllReduce, dtype: DType::I32, op: ReduceOp::Sum, elements: 8 };
+            let mut memory = vec![0; 32];
+            let memory = lent(&mut memory);
+            run(group, sum, memory, memory).unwrap();
+            if rank == leaver {
+                return group.close();
+            }
+            run(group, sum, memory, memory).unwrap_err();
+        });
+    }
+}
+
+#[test]
+fn what_is_under_way_ends_when_the_group_is_closed() {
+    let gate = Barrier::new(4);
+    together(&PAIRS, |rank, group| {
+        let sum = Description { kind: Kind::AllReduce, dtype: DType::I32, op: ReduceOp::Sum, elements: 8 };
+        let mut memory = vec![0; 32];
+        let memory = lent(&mut memory);
+        if rank == 3 {
+            gate.wait();
+            return;
+        }
+        let pending = group.submit(sum, memory, memory, PATIENCE).unwrap();
+        gate.wait();
+        group.close();
+        assert!(pending.is_done());
+        pending.wait(PATIENCE).expect("it has ended").unwrap_err();
+    });
+}

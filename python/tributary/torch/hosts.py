@@ -1,0 +1,91 @@
+"""Groups that span hosts with several ranks each: ranks of a host sum in its memory, and one brings the sum to others.
+
+The first rank of a host, its leader, is the host's member of a job at the switch, so that a link carries a tensor once
+each way, whatever the number of ranks. The other ranks are connected to their leader alone: what ends an operation on
+one host reaches the others through the leaders, with the reason in the group's store.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+import tributary
+from tributary import errors
+from tributary._core import HostMemory, LocalGroup
+from tributary.errors import CollectiveError, CollectiveTimeoutError, RankLostError
+from tributary.torch.local import LocalNetwork
+from tributary.torch.rendezvous import Rendezvous
+from tributary.torch.switches import SwitchNetwork
+
+#: The most letters of a sentence that a leader says to the other ranks of its host, and the most ranks in it.
+_LETTERS, _RANKS = 600, 32
+
+
+class HostsNetwork(LocalNetwork):
+    """One rank's way to the others through its host's memory, and through its leader to other hosts."""
+
+    is_local = False
+    is_of_hosts = True
+
+    def __init__(
+        self, memory: HostMemory, rank: int, size: int, leading: SwitchNetwork | None, reports: Reports
+    ) -> None:
+        """Take over the memory, and on the leader its workers at the switches."""
+        workers = [] if leading is None else [group._core for group in leading.groups]
+        super().__init__(LocalGroup.span(memory, rank, workers, reports), size)
+        self._leading = leading
+
+    def stats(self) -> tributary.GroupStats | None:
+        """The counts of the leader's workers; None on the other ranks."""
+        return None if self._leading is None else self._leading.stats()
+
+    def close(self, orderly: bool = True) -> None:
+        """Leave; operations under way fail. If orderly, the leader waits for hosts that still need something."""
+        if self._leading is not None:
+            self._leading.close(orderly)
+        super().close(orderly)
+
+
+class Reports:
+    """What leaders say to each other and to the ranks of their hosts when an operation has failed."""
+
+    def __init__(self, rendezvous: Rendezvous, rank: int, suffix: str) -> None:
+        self._rendezvous, self._suffix = rendezvous, suffix
+        self._hosts = rendezvous.meeting.hosts
+        self._own = self._hosts[rank]
+
+    def report(self, error: Exception, is_between_hosts: bool) -> bytes:
+        """Say on this leader why an operation has failed: to the leaders of other hosts, and what to its own ranks."""
+        if is_between_hosts:
+            error = self._of_ranks(error)
+        missing = list(getattr(error, "missing", ()))[:_RANKS]
+        said = json.dumps([type(error).__name__, str(error.args[0])[:_LETTERS], missing])
+        self._rendezvous.say_failure(self._suffix, self._own, said)
+        return said.encode()
+
+    def reported(self, message: bytes) -> Exception:
+        """The error that a leader has said."""
+        if not message:
+            return CollectiveError("the first rank of this host has given up; its error says why")
+        name, sentence, missing = json.loads(message)
+        kind: type[Exception] = getattr(errors, name, CollectiveError)
+        if issubclass(kind, RankLostError | CollectiveTimeoutError):
+            return kind(sentence, missing)
+        return kind(sentence)
+
+    def _of_ranks(self, error: Exception) -> Exception:
+        """An error of the leaders, whose hosts are numbered in it: the reason of a host, or with the leaders' ranks."""
+        missing: tuple[int, ...] = getattr(error, "missing", ())
+        for host in missing:
+            said = None if host == self._own else self._rendezvous.failure_of(self._suffix, host)
+            if said is not None:
+                return self.reported(said.encode())
+        sentence = re.sub(r"\brank (?=\d+ of \d+)", "host ", str(error.args[0]))
+        sentence = re.sub(r"(?<=\brank )\d+|(?<=\branks )\d+(, \d+)*", self._leaders_in, sentence)
+        leaders = [self._hosts.index(host) for host in missing if host in self._hosts]
+        return self.reported(json.dumps([type(error).__name__, sentence, leaders]).encode())
+
+    def _leaders_in(self, numbers: re.Match[str]) -> str:
+        hosts = [int(number) for number in numbers[0].split(", ")]
+        return ", ".join(str(self._hosts.index(host) if host in self._hosts else host) for host in hosts)

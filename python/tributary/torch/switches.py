@@ -1,0 +1,147 @@
+"""The network of a group: its workers at the switches, over which large tensors are spread."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tributary
+from tributary import Operator
+from tributary.torch.network import CUT_ELEMENTS, Network, cuts
+from tributary.torch.rendezvous import Meeting
+from tributary.torch.spread import measure, plan
+
+
+class SwitchNetwork(Network):
+    """One rank's workers: one at each switch, each in a job of the group's own."""
+
+    def __init__(
+        self,
+        meeting: Meeting,
+        rank: int,
+        size: int,
+        timeout: float,
+        protocol: str,
+        options: Mapping[str, str],
+        operators: Sequence[Operator] = (),
+        poll: Callable[[], None] | None = None,
+    ) -> None:
+        """Join; `poll` is called while it waits for the other ranks."""
+        super().__init__(size)
+        self.groups: list[tributary.Group] = []
+        try:
+            for switch in meeting.switches:
+                self.groups.append(
+                    tributary.connect(
+                        switch,
+                        job=meeting.job,
+                        rank=rank,
+                        world_size=size,
+                        timeout=timeout,
+                        protocol=protocol,
+                        options=options,
+                        operators=operators,
+                        check=poll,
+                    )
+                )
+        except BaseException:
+            self.close()
+            raise
+        #: The switch of the next collective. All ranks start the same ones in the same order, so they choose alike.
+        self._turn = 0
+        #: The workers at the switches, which take small tensors and data that is only moved.
+        self._at_switches = list(self.groups)
+        #: Whether the switches' shares of large sums are made in jobs that share the hosts' links with others.
+        self.has_wide_switches = False
+        #: The workers that make large sums, and which share each makes.
+        self._summing, self._shares = list(self.groups), [1.0] * len(self.groups)
+        self._last: tributary.GroupStats | None = None
+
+    def go_on(self) -> None:
+        """Do nothing: workers have threads of their own, whether anybody waits or not."""
+
+    def _count(self) -> int:
+        return len(self._at_switches)
+
+    def _next(self) -> Any:
+        group = self._at_switches[self._turn % len(self._at_switches)]
+        self._turn += 1
+        return group._core
+
+    def _sums(self, elements: int) -> list[tuple[Any, int, int]]:
+        """Who sums which of this many elements."""
+        ranges = cuts(elements, self._shares, self.groups[0].info.elements_per_packet)
+        if len(ranges) == 1 and elements < CUT_ELEMENTS * len(self._shares):
+            return [(self._next(), *ranges[0])]
+        groups = zip(self._summing, ranges, strict=True)
+        return [(group._core, *range_) for group, range_ in groups if range_[0] < range_[1]]
+
+    def take_in(self, at_hosts: SwitchNetwork) -> None:
+        """Take in the worker of a job in which the ranks' own hosts sum."""
+        self.groups += at_hosts.groups
+        self._summing, self._shares = [*self._at_switches, *at_hosts.groups], [*self._shares, 0.0]
+        self.has_hosts = True
+
+    def spread(self, hosts: Sequence[int], timeout: float) -> str:
+        """Measure how fast switches and ranks' hosts sum, and share large sums out; the shares as a sentence."""
+        *at_switches, own = measure(self._summing, timeout)
+        spread = plan(hosts, at_switches, own)
+        self._shares = spread.shares
+        self.is_spread = self.has_hosts and self._shares[-1] > 0
+        return spread.sentence([group.info.switch for group in self._at_switches])
+
+    def replace_switches(self, at_switches: SwitchNetwork) -> None:
+        """Make the switches' shares of large sums in other jobs there."""
+        self.groups += at_switches.groups
+        self.has_wide_switches = True
+        self._summing = [*at_switches.groups, *self._summing[len(self._at_switches) :]]
+
+    def stats(self) -> tributary.GroupStats | None:
+        """The workers' counts; after they are closed, their last counts."""
+        with contextlib.suppress(tributary.TributaryError):  # After they are closed the last numbers stay.
+            self._last = together([group.stats() for group in self.groups])
+        return self._last
+
+    def finish(self) -> None:
+        """Wait until the operations under way have ended, successfully or not."""
+        for group in self.groups:
+            group.finish()
+
+    def close(self, orderly: bool = True) -> None:
+        """Leave the jobs; operations under way fail. If orderly, wait for peers that still need something."""
+        if self.groups:
+            self.stats()
+        for group in self.groups:
+            if orderly:
+                group.close()
+            else:
+                group.abort()
+
+
+def _mean(shares: Sequence[float]) -> float | None:
+    return sum(shares) / len(shares) if shares else None
+
+
+def together(stats: Sequence[tributary.GroupStats]) -> tributary.GroupStats:
+    """The joined counts of several workers."""
+    drops: Counter[str] = Counter()
+    for one in stats:
+        drops.update(one.drops)
+    received = sum(one.packets_received for one in stats)
+    # Weighed by what each received: of blocks in the network only shares are known here.
+    in_network = sum(one.in_network * one.packets_received for one in stats) / received if received else 0.0
+    sentences = {one.where_summed for one in stats}
+    orders = {one.order for one in stats}
+    return tributary.GroupStats(
+        packets_sent=sum(one.packets_sent for one in stats),
+        retransmissions=sum(one.retransmissions for one in stats),
+        packets_received=received,
+        in_network=in_network,
+        blocks_at_hosts=sum(one.blocks_at_hosts for one in stats),
+        where_summed=sentences.pop() if len(sentences) == 1 else f"{in_network * 100:.1f} % of the blocks",
+        contributed=_mean([one.contributed for one in stats if one.contributed is not None]),
+        order=orders.pop() if len(orders) == 1 else None,
+        drops=dict(drops),
+    )

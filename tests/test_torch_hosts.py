@@ -1,0 +1,190 @@
+"""Groups that span hosts with several ranks each: those of a host sum in its memory, and one meets other hosts."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed; `make test-torch` installs it (5 GB)")
+
+import torch_rank
+import torch_rank_callbacks
+import torch_rank_disagree
+import torch_rank_elastic
+import torch_rank_hosts
+import torch_rank_layouts
+import torch_rank_leaving
+import torch_rank_training
+import torch_rank_wider
+from conftest import Ranks
+from program import Daemon
+from test_torch_disagree import OWN
+from torch_program import ROOT
+from torch_rank_disagree import ODD, OPERATIONS
+from torch_rank_hosts import on_hosts
+from tributary.torch.members import OF_HOSTS
+from tributary.torch.options import AROUND
+
+#: Two hosts with two ranks each, and three whose ranks come in turns.
+PAIRS, MIXED = [0, 0, 1, 1], [0, 1, 2, 0, 2, 1]
+
+
+@pytest.fixture
+def meet(tmp_path: Path) -> str:
+    """A file in which the ranks meet."""
+    return str(tmp_path / "meet")
+
+
+@pytest.mark.parametrize("hosts", [PAIRS, MIXED], ids=["2 x 2", "3 x 2"])
+@pytest.mark.parametrize("is_named", [True, False], ids=["a switch", "no switch"])
+def test_every_operation_of_every_type_is_right_and_one_rank_a_host_has_packets(
+    ranks: Ranks, daemon: Daemon, meet: str, hosts: list[int], is_named: bool
+) -> None:
+    switch = daemon.address if is_named else None
+    answers = ranks(on_hosts, len(hosts), hosts, torch_rank_hosts.every_operation, meet, switch)
+    for rank, (why, names, has_packets) in enumerate(answers):
+        assert why == OF_HOSTS
+        assert {"all_reduce", "reduce", "broadcast", "reduce_scatter", "reduce_scatter_single"} <= set(names)
+        assert has_packets == (rank == hosts.index(hosts[rank]))
+
+
+def test_all_ranks_have_the_same_bits_in_every_run(ranks: Ranks, daemon: Daemon, meet: str) -> None:
+    runs = [ranks(on_hosts, 4, PAIRS, torch_rank_hosts.rounded, f"{meet}-{run}", daemon.address) for run in range(2)]
+    assert all(digests == runs[0][0] for digests in runs[0] + runs[1])
+
+
+@pytest.mark.parametrize(
+    ("hosts", "choices", "why"),
+    [
+        ([0, 0, 1], {}, "the hosts have different numbers of ranks, 1 to 2: each rank sends its own tensors"),
+        ([0, 1, 2], {}, "the ranks run on several hosts, or in several network namespaces"),
+        (PAIRS, {"protocol": AROUND}, f"TRIBUTARY_PROTOCOL={AROUND} is about sums in the network"),
+        (PAIRS, {"options": "numbers=fixed"}, "TRIBUTARY_OPTIONS=numbers=fixed are about sums in the network"),
+    ],
+)
+def test_otherwise_each_rank_is_a_member_and_says_why(
+    ranks: Ranks, meet: str, hosts: list[int], choices: dict[str, str], why: str
+) -> None:
+    assert ranks(on_hosts, len(hosts), hosts, torch_rank_hosts.why, meet, choices) == [why] * len(hosts)
+
+
+def test_groups_of_a_mesh_across_hosts_and_within_one_are_each_known_for_what_they_are(ranks: Ranks, meet: str) -> None:
+    across = "the ranks run on several hosts, or in several network namespaces"
+    assert ranks(on_hosts, 4, PAIRS, torch_rank_hosts.meshes, meet) == [[across, None]] * 4
+
+
+@pytest.mark.parametrize(
+    ("function", "size", "arguments"),
+    [
+        (torch_rank.layouts, 4, ()),
+        (torch_rank.broadcasts, 4, ()),
+        (torch_rank.threads_in_turn, 4, ()),
+        (torch_rank_callbacks.among_groups, 4, ()),
+        (torch_rank_layouts.moved, 4, (1,)),
+        (torch_rank_layouts.reduced, 4, (2,)),
+        (torch_rank_elastic.changing, 4, (None, "auto")),
+        (torch_rank_wider.hybrid_sharded, 4, (("outer", "inner"),)),
+        (torch_rank_wider.loading, 4, ()),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_what_holds_for_a_rank_a_host_holds_for_several(
+    ranks: Ranks, meet: str, function: object, size: int, arguments: tuple[object, ...]
+) -> None:
+    ranks(on_hosts, size, PAIRS, function, meet, *arguments)
+
+
+def test_training_gives_the_same_parameters_on_all_ranks(ranks: Ranks, meet: str) -> None:
+    digests = ranks(on_hosts, 4, PAIRS, torch_rank_training.agreeing, meet, 30)
+    assert all(digest == digests[0] for digest in digests)
+
+
+def test_what_all_ranks_have_started_ends_before_the_group(ranks: Ranks, meet: str) -> None:
+    for sums in ranks(on_hosts, 4, PAIRS, torch_rank_leaving.destroys_with_work_pending, meet, ""):
+        assert sums == [10.0] * 50
+
+
+@pytest.mark.parametrize("absent", range(4))
+def test_a_rank_that_does_not_come_is_named_on_all_hosts(ranks: Ranks, meet: str, absent: int) -> None:
+    answers = ranks(on_hosts, 4, PAIRS, torch_rank_hosts.missing, meet, absent)
+    for kind, sentence in [answer for rank, answer in enumerate(answers) if rank != absent]:
+        assert kind == "CollectiveTimeoutError", sentence
+        assert sentence.startswith("all_reduce 3 of group 0 timed out, after a timeout of 2 s"), sentence
+        assert f"rank {absent} has not " in sentence
+
+
+@pytest.mark.parametrize("leaver", range(4))
+def test_a_rank_that_leaves_is_named_on_all_hosts(ranks: Ranks, meet: str, leaver: int) -> None:
+    sentences = ranks(on_hosts, 4, PAIRS, torch_rank_hosts.leaves, meet, leaver)
+    for sentence in [sentence for rank, sentence in enumerate(sentences) if rank != leaver]:
+        assert sentence.startswith("RankLostError: all_reduce 2 of group 0"), sentence
+        assert f"rank {leaver} has destroyed the group" in sentence
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_every_rank_learns_at_once_that_one_brings_another_size(ranks: Ranks, meet: str, name: str) -> None:
+    for rank, (kind, sentence) in enumerate(ranks(on_hosts, 4, PAIRS, torch_rank_disagree.odd, meet, name)):
+        assert " 2 of group 0" in sentence, (kind, sentence)
+        if rank == ODD and name in OWN:
+            assert kind in ("MismatchError", "UnsupportedError")
+            continue
+        assert kind == "MismatchError", sentence
+        assert f"rank {ODD}" in sentence or "ranks" in sentence, sentence
+
+
+@pytest.mark.parametrize("doomed", range(4))
+@pytest.mark.parametrize(("seed", "elements"), [(1, 10), (2, 3_000_000)])
+def test_a_rank_killed_at_any_time_is_named_on_all_hosts_and_no_sum_is_wrong(
+    workers: ProcessPoolExecutor, daemon: Daemon, meet: str, doomed: int, seed: int, elements: int
+) -> None:
+    rest = (4, PAIRS, meet, elements, daemon.address)
+    others = [workers.submit(torch_rank_hosts.bereaved, rank, *rest) for rank in range(4) if rank != doomed]
+    call = f"import torch_rank_hosts; torch_rank_hosts.bereaved({doomed}, *{rest!r})"
+    command = [sys.executable, "-c", call]
+    with subprocess.Popen(command, cwd=ROOT / "tests/programs", stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "summing\n"
+        time.sleep(random.Random(seed).uniform(0.1, 0.4))
+        process.kill()
+    for other in others:
+        found, sentence, _ = other.result(timeout=60)
+        assert found == "RankLostError", sentence
+        assert f"rank {doomed} " in sentence, sentence
+
+
+def star(per_host: int, elements: int, times: int, *flags: str, local: str = "on") -> dict[str, Any]:
+    """Sums of two hosts with this many ranks each, in namespaces; what the first host said."""
+    if os.geteuid() != 0 or shutil.which("nft") is None or shutil.which("ip") is None:
+        pytest.skip("network namespaces need root, iproute2 and nftables")
+    command = [sys.executable, "-m", "tributary", "lab", "star", "--hosts", "2", "--timeout", "120s", *flags, "--"]
+    command += [sys.executable, "tests/programs/torch_rank_hosts.py", str(per_host), str(elements), str(times)]
+    variables = os.environ | {"TRIBUTARY_LOCAL": local}
+    ran = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=150, env=variables)
+    assert ran.returncode == 0, ran.stderr
+    said: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
+    return said
+
+
+def test_hosts_sum_over_links_that_lose_packets() -> None:
+    said = star(2, 500_000, 10, "--loss", "1%")
+    assert said["why"] == OF_HOSTS
+    assert said["again"] > 0, "nothing was lost: the faults are not in force"
+
+
+def test_each_link_carries_a_tensor_once_each_way_whatever_the_number_of_ranks() -> None:
+    alone, pairs = (star(per_host, 2_000_000, 5) for per_host in (1, 2))
+    for way in ("sent", "received"):
+        assert alone[way] >= 5 * 8_000_000
+        assert pairs[way] <= 1.02 * alone[way]
+    # A member for each rank: what a link carries otherwise.
+    assert star(2, 2_000_000, 5, local="off")["sent"] >= 1.9 * alone["sent"]
