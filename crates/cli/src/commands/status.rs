@@ -47,7 +47,11 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let switch = resolve(&args.switch)?;
     if args.ended {
         let ended = client::ended(switch)?;
-        return Ok(if args.json { output::json(&ended)? } else { output::line(&ended_jobs(&ended.ended))? });
+        match args.json {
+            true => output::json(&ended)?,
+            false => output::line(&ended_jobs(&ended.ended))?,
+        }
+        return Ok(());
     }
     let status = client::status(switch)?;
     match args.json {
