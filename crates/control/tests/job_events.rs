@@ -17,7 +17,7 @@ fn in_short(tiding: &JobEvent) -> String {
             format!("{} lost {ranks:?}", plan.name)
         }
         JobEvent::Back { plan, ranks } => format!("{} back {ranks:?}", plan.name),
-        JobEvent::Ended { plan, end } => format!("{} ended: {}", plan.name, end.name()),
+        JobEvent::Ended { plan, end, .. } => format!("{} ended: {}", plan.name, end.name()),
     }
 }
 

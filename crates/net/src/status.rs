@@ -1,5 +1,6 @@
 //! The state of a switch for people and programs, as `GET /status` answers and `tributary status` prints.
 
+mod ended;
 pub mod operation;
 mod trees;
 
@@ -11,6 +12,8 @@ use serde::{Deserialize, Serialize};
 use tributary_proto::contract::custom_op::{CustomOp, CustomOps};
 use tributary_proto::contract::metric::{Metric, MetricValue};
 
+pub(crate) use self::ended::EndedJobs;
+pub use self::ended::{Ended, EndedJob};
 pub use self::trees::{LagStatus, OrderStatus, TreeChildStatus, TreeStatus, TreeSwitchStatus};
 
 /// A switch and its jobs at one moment.

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::{PATIENCE, connect_options};
+use crate::support::{PATIENCE, connect_options, last_ended};
 use tributary_control::config::Tokens;
 use tributary_net::client;
 use tributary_net::group::Group;
@@ -86,6 +86,8 @@ fn every_rank_of_a_job_that_an_operator_ends_learns_who_has_ended_it() {
         }
     });
     assert!(client::status(switch.listen_addr()).unwrap().jobs.is_empty());
+    let job = last_ended(&switch);
+    assert!(job.end == "operator" && job.why.as_ref().is_some_and(|why| why.contains("operator 'night'")), "{job:?}");
     pair(&switch, "a").into_iter().for_each(Group::close);
 }
 

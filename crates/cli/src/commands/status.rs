@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use tributary_net::client;
 use tributary_net::status::LagStatus;
 use tributary_net::status::{
-    FabricStatus, JobServerStatus, JobStatus, MetricNumber, MetricStatus, OperatorStatus, ServerStatus, ShardStatus,
-    SharedStatus, SwitchInfo, SwitchStatus,
+    EndedJob, FabricStatus, JobServerStatus, JobStatus, MetricNumber, MetricStatus, OperatorStatus, ServerStatus,
+    ShardStatus, SharedStatus, SwitchInfo, SwitchStatus,
 };
 
 use crate::failure::Failure;
@@ -18,6 +18,7 @@ use crate::output::{self, Table, list};
 const EXAMPLES: &str = "\
 Examples:
   tributary status --switch 10.0.0.1
+  tributary status --switch 10.0.0.1 --ended
   watch tributary status --switch 10.0.0.1
   tributary status --switch 10.0.0.1 --json | jq '.jobs[] | {name, state, missing, waiting_for}'
 
@@ -33,6 +34,9 @@ pub struct Args {
     /// The switch; port 17777 where none is given
     #[arg(long, value_name = "ADDR:PORT", env = "TRIBUTARY_SWITCH", value_parser = parse_switch)]
     pub switch: String,
+    /// Show the jobs that ended in the last hour instead: whose they were, how they ended, and why
+    #[arg(long)]
+    pub ended: bool,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -40,12 +44,44 @@ pub struct Args {
 
 /// Asks the switch and prints its answer.
 pub fn run(args: Args) -> Result<(), Failure> {
-    let status = client::status(resolve(&args.switch)?)?;
+    let switch = resolve(&args.switch)?;
+    if args.ended {
+        let ended = client::ended(switch)?;
+        match args.json {
+            true => output::json(&ended)?,
+            false => output::line(&ended_jobs(&ended.ended))?,
+        }
+        return Ok(());
+    }
+    let status = client::status(switch)?;
     match args.json {
         true => output::json(&status)?,
         false => output::line(&text(&status))?,
     }
     Ok(())
+}
+
+fn ended_jobs(jobs: &[EndedJob]) -> String {
+    if jobs.is_empty() {
+        return "no job has ended in the last hour".to_owned();
+    }
+    let mut table =
+        Table::new(["JOB", "CLIENT", "PROTOCOL", "RANKS", "END", "AGO", "LASTED", "GBYTE", "DROPPED", "WHY"]);
+    for job in jobs {
+        table.row([
+            job.name.clone(),
+            job.client.clone(),
+            job.protocol.clone(),
+            job.world_size.to_string(),
+            job.end.clone(),
+            duration(job.ended_s_ago),
+            duration(job.lasted_s),
+            format!("{:.3}", job.goodput_bytes as f64 / 1e9),
+            job.drops.values().sum::<u64>().to_string(),
+            job.why.clone().unwrap_or_else(|| "-".to_owned()),
+        ]);
+    }
+    table.render()
 }
 
 fn text(status: &SwitchStatus) -> String {

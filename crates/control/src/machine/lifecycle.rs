@@ -61,7 +61,7 @@ impl Control {
         let Some(mut job) = self.running.remove(&id) else { return Vec::new() };
         let end = if self.stopping && job.is_complete() { End::Stopped } else { job.end() };
         self.events.extend(job.events());
-        self.events.push_back(JobEvent::Ended { plan: job.plan.clone(), end });
+        self.events.push_back(JobEvent::Ended { plan: job.plan.clone(), end, client: job.client.clone() });
         // Other jobs may wait for its name or its memory.
         self.urgent |= self.awaits_reports();
         if self.owners.get(&job.plan.name) == Some(&id) {

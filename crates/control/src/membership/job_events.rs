@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::effect::Plan;
 use crate::membership::Departed;
 use crate::membership::running_job::{Reported, RunningJob};
+use crate::names::Client;
 
 /// Something that has happened to a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +34,8 @@ pub enum JobEvent {
         plan: Arc<Plan>,
         /// How the job ended.
         end: End,
+        /// The client that was charged for it.
+        client: Client,
     },
 }
 

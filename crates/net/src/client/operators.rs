@@ -8,7 +8,7 @@ use tributary_control::JobName;
 use super::{Client, ClientError, PROMPT, Token};
 use crate::api::Done;
 use crate::history::History;
-use crate::status::SwitchStatus;
+use crate::status::{Ended, SwitchStatus};
 
 /// `POST /jobs/{name}/evict`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,6 +30,12 @@ pub struct BanBody {
 pub fn status(switch: SocketAddr) -> Result<SwitchStatus, ClientError> {
     let token = Token::of_this_process().map_err(ClientError::Unreachable)?;
     Client::new(switch, token).get("/status", PROMPT)
+}
+
+/// The jobs that ended at a switch in the last hour.
+pub fn ended(switch: SocketAddr) -> Result<Ended, ClientError> {
+    let token = Token::of_this_process().map_err(ClientError::Unreachable)?;
+    Client::new(switch, token).get("/ended", PROMPT)
 }
 
 /// What a switch did in the last minutes.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tributary_control::{Departed, End, JobEvent, Plan};
+use tributary_control::{Client, Departed, End, JobEvent, Plan, Ranks};
 use tributary_proto::contract::drop_reason::DropCounters;
 use tributary_proto::contract::ids::JobId;
 use tributary_proto::contract::metric::{self, Metric, MetricValue};
@@ -13,6 +13,7 @@ use tributary_proto::protocols;
 
 use super::shards::ShardSamples;
 use crate::shard::ShardJob;
+use crate::status::{EndedJob, EndedJobs};
 
 /// If the sums of a job have waited for this time, the log names the job.
 const STALL: Span = Span::from_millis(30_000);
@@ -63,7 +64,10 @@ pub(crate) struct Totals {
 struct Entry {
     plan: Arc<Plan>,
     since: Time,
-    end: Option<End>,
+    /// How it has ended, and which client was charged for it.
+    end: Option<(End, Client)>,
+    /// The ranks that were lost.
+    lost: Vec<u16>,
     blocks: u64,
     /// When a block was last completed, or when it was last seen that nothing waits.
     moved: Time,
@@ -77,12 +81,17 @@ pub(crate) struct JobTotals {
     jobs: BTreeMap<JobId, Entry>,
     /// The figures of jobs that have ended, and those of the switch itself.
     past: Totals,
+    ended: EndedJobs,
 }
 
 impl Default for JobTotals {
     /// Before the first job.
     fn default() -> JobTotals {
-        JobTotals { jobs: BTreeMap::new(), past: Totals { files_hold: true, ..Totals::default() } }
+        JobTotals {
+            jobs: BTreeMap::new(),
+            past: Totals { files_hold: true, ..Totals::default() },
+            ended: EndedJobs::default(),
+        }
     }
 }
 
@@ -107,10 +116,10 @@ impl JobTotals {
             JobEvent::Back { plan, ranks } => {
                 tracing::info!(job = %plan.name, id = plan.config.job.0, ?ranks, "members are back");
             }
-            JobEvent::Ended { plan, end } => {
+            JobEvent::Ended { plan, end, client } => {
                 *self.past.ended.entry(*end).or_default() += 1;
                 if let Some(entry) = self.jobs.get_mut(&plan.config.job) {
-                    entry.end = Some(*end);
+                    entry.end = Some((*end, client.clone()));
                 }
             }
         }
@@ -118,13 +127,24 @@ impl JobTotals {
 
     fn open(&mut self, now: Time, plan: &Arc<Plan>) {
         let plan_of = Arc::clone(plan);
-        let entry =
-            Entry { plan: plan_of, since: now, end: None, blocks: 0, moved: now, stalled: Span::ZERO, warned: false };
+        let entry = Entry {
+            plan: plan_of,
+            since: now,
+            end: None,
+            lost: Vec::new(),
+            blocks: 0,
+            moved: now,
+            stalled: Span::ZERO,
+            warned: false,
+        };
         self.jobs.insert(plan.config.job, entry);
     }
 
     fn lose(&mut self, plan: &Plan, lost: &Departed) {
         self.past.lost += lost.members.len() as u64;
+        if let Some(entry) = self.jobs.get_mut(&plan.config.job) {
+            entry.lost.extend(lost.members.iter().map(|gone| gone.rank));
+        }
         let (job, id) = (&plan.name, plan.config.job.0);
         for switch in &lost.switches {
             tracing::warn!(%job, id, switch = %switch.addr, ranks = ?switch.ranks, "switch lost");
@@ -161,7 +181,8 @@ impl JobTotals {
     }
 
     /// Notes that a job no longer holds memory. `last` has its last report.
-    pub fn close(&mut self, now: Time, id: JobId, last: &ShardSamples) {
+    /// `why` is the sentence with which it has failed, if it has.
+    pub fn close(&mut self, now: Time, id: JobId, last: &ShardSamples, why: Option<String>) {
         let Some(entry) = self.jobs.remove(&id) else { return };
         let before = self.past.protocols.entry(entry.plan.protocol.name).or_default();
         let blocks = before.blocks;
@@ -173,8 +194,37 @@ impl JobTotals {
             }
         }
         let (blocks, seconds) = (before.blocks - blocks, now.since(entry.since).as_secs_f64());
-        let end = entry.end.map_or("unknown", End::name);
-        tracing::info!(job = %entry.plan.name, id = id.0, end, seconds, blocks, "job ended");
+        let (end, client) = entry.end.unzip();
+        let (end, client) =
+            (end.map_or("unknown", End::name), client.map(|client| client.to_string()).unwrap_or_default());
+        tracing::info!(job = %entry.plan.name, id = id.0, end, client, seconds, blocks, "job ended");
+        let (mut own, mut drops) = (ProtocolTotals::default(), DropCounters::default());
+        add(&mut own, &mut drops, &entry.plan, in_shards(last, id));
+        let drops = drops.iter().filter(|&(_, count)| count > 0);
+        let lost = (!entry.lost.is_empty()).then(|| format!("{} lost", Ranks(&entry.lost)));
+        self.ended.push(
+            now,
+            EndedJob {
+                name: entry.plan.name.to_string(),
+                id: id.0,
+                client,
+                protocol: entry.plan.protocol.name.to_owned(),
+                world_size: entry.plan.config.world_size,
+                end: end.to_owned(),
+                why: why.or(lost),
+                ended_s_ago: 0.0,
+                lasted_s: seconds,
+                packets: own.packets,
+                blocks,
+                goodput_bytes: own.goodput_bytes,
+                drops: drops.map(|(reason, count)| (reason.name().to_owned(), count)).collect(),
+            },
+        );
+    }
+
+    /// The jobs that ended in the last hour, the last one first.
+    pub fn ended(&mut self, now: Time) -> Vec<EndedJob> {
+        self.ended.list(now)
     }
 
     /// A request was answered with an error.

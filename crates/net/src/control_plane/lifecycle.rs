@@ -12,6 +12,7 @@ use tributary_proto::contract::time::Time;
 
 use super::{ControlPlane, shards};
 use crate::os::to_duration;
+use crate::status::EndedJob;
 
 /// The work of the shards must not change for this time, because ranks ask again for results that were lost.
 const QUIET: Duration = Duration::from_millis(200);
@@ -67,9 +68,15 @@ impl ControlPlane {
 
     pub(super) async fn remove(&self, id: JobId) {
         let last = self.sample_shards(Duration::ZERO).await;
-        self.job_totals().close(self.now(), id, &last);
+        let why = self.faults().get(&id).cloned();
+        self.job_totals().close(self.now(), id, &last, why);
         shards::remove(&self.shards, id).await;
         self.faults().remove(&id);
+    }
+
+    /// The jobs that ended in the last hour, the last one first.
+    pub fn ended_jobs(&self) -> Vec<EndedJob> {
+        self.job_totals().ended(self.now())
     }
 
     /// Takes over limits that operators have changed.

@@ -18,7 +18,7 @@ use crate::history::History;
 use crate::http::connection_limits::ConnectionPermit;
 use crate::http::{PAGE_PATH, Peer, page};
 use crate::metrics;
-use crate::status::{SwitchInfo, SwitchStatus};
+use crate::status::{Ended, SwitchInfo, SwitchStatus};
 
 /// The controller of a fabric tells each switch its jobs every second.
 const CONTROLLER_SILENT_S: f64 = 5.0;
@@ -55,6 +55,7 @@ fn readable() -> Router<Api> {
         .route("/history", get(history))
         .route("/switch", get(switch))
         .route("/jobs", get(all_jobs))
+        .route("/ended", get(ended))
         .route("/jobs/{name}", get(job))
         .route("/metrics", get(switch_metrics))
         .route("/metrics/jobs", get(job_metrics))
@@ -117,6 +118,10 @@ async fn switch(State(api): State<Api>) -> Json<SwitchInfo> {
 
 async fn all_jobs(State(api): State<Api>) -> Json<Jobs> {
     Json(Jobs { jobs: api.viewer.status().await.jobs })
+}
+
+async fn ended(State(api): State<Api>) -> Json<Ended> {
+    Json(Ended { ended: api.plane.ended_jobs() })
 }
 
 /// All jobs of a name: the job that has the name now, and earlier jobs of the name that still hold memory.
@@ -184,7 +189,7 @@ async fn readyz(State(api): State<Api>) -> Result<&'static str, ApiError> {
 }
 
 async fn nothing_there() -> ApiError {
-    let error = "there is nothing here; GET / in a browser, or /status, /history, /switch, /jobs, /jobs/NAME, /metrics, /metrics/jobs, /livez, /healthz or /readyz";
+    let error = "there is nothing here; GET / in a browser, or /status, /history, /switch, /jobs, /jobs/NAME, /ended, /metrics, /metrics/jobs, /livez, /healthz or /readyz";
     ApiError::new(StatusCode::NOT_FOUND, "not_found", error.into())
 }
 

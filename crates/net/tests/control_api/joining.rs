@@ -11,6 +11,7 @@ use tributary_net::{challenge, client};
 use tributary_proto::contract::ids::{ChildId, Rank};
 
 use crate::control_api::setup::{Worker, any_port, eventually, join_all, join_body, post, refused, switch};
+use crate::support::last_ended;
 
 #[test]
 fn ranks_that_join_get_the_same_answer_and_the_addresses_of_the_others() {
@@ -35,6 +36,8 @@ fn ranks_that_join_get_the_same_answer_and_the_addresses_of_the_others() {
     }
     let after = client::status(switch.listen_addr()).unwrap();
     assert_eq!((after.jobs.len(), after.switch.memory_used_bytes), (0, 0));
+    let job = last_ended(&switch);
+    assert_eq!((job.name.as_str(), job.end.as_str(), job.client.as_str()), ("a", "left", "127.0.0.1"));
     assert_eq!(workers[0].rendezvous.standing(answers[0].job_id, answers[0].key), Standing::Unknown);
     switch.stop();
 }

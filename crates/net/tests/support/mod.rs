@@ -12,7 +12,7 @@ use tributary_net::client;
 use tributary_net::group::{ConnectOptions, Group};
 use tributary_net::rendezvous::{Departed, Gone, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
 use tributary_net::shard::{JobInstall, Shard, ShardHandle, ShardOptions};
-use tributary_net::status::SwitchStatus;
+use tributary_net::status::{EndedJob, SwitchStatus};
 use tributary_net::switch_daemon::{self, RunningSwitch};
 use tributary_numeric::ReduceOp;
 use tributary_proto::contract::config::JobConfig;
@@ -80,6 +80,18 @@ pub fn until(switch: &RunningSwitch, what: &str, wanted: impl Fn(&SwitchStatus) 
             return;
         }
         assert!(start.elapsed() < PATIENCE, "{what} does not come: {status:#?}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The job that ended last, as soon as one has.
+pub fn last_ended(switch: &RunningSwitch) -> EndedJob {
+    let start = Instant::now();
+    loop {
+        if let Some(job) = client::ended(switch.listen_addr()).unwrap().ended.into_iter().next() {
+            return job;
+        }
+        assert!(start.elapsed() < PATIENCE, "no job has ended");
         thread::sleep(Duration::from_millis(20));
     }
 }
