@@ -47,14 +47,12 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let switch = resolve(&args.switch)?;
     if args.ended {
         let ended = client::ended(switch)?;
-        return Ok(if args.json { output::json(&ended)? } else { output::line(&ended_jobs(&ended.ended))? });
+        let printed = if args.json { output::json(&ended) } else { output::line(&ended_jobs(&ended.ended)) };
+        return Ok(printed?);
     }
     let status = client::status(switch)?;
-    match args.json {
-        true => output::json(&status)?,
-        false => output::line(&text(&status))?,
-    }
-    Ok(())
+    let printed = if args.json { output::json(&status) } else { output::line(&text(&status)) };
+    Ok(printed?)
 }
 
 fn ended_jobs(jobs: &[EndedJob]) -> String {
