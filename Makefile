@@ -174,9 +174,10 @@ handlers: ## Build the handlers of dataplanes/pspin again, which are committed, 
 	scripts/apt-install gcc-riscv64-unknown-elf
 	$(MAKE) -C dataplanes/pspin/handlers
 
-rtl: .venv-rtl/.tools ## The hardware design of dataplanes/panama: lint, adder, tests against the software switch, mutants, synthesis
+rtl: .venv-rtl/.tools ## The hardware design of dataplanes/panama: lint, adder, tests against the software switch, as a simulated switch, mutants, synthesis
 	cargo build --locked --quiet --package tributary-proto --example panama_switch
 	.venv-rtl/bin/python dataplanes/panama/tests/all.py
+	cargo test --locked --quiet --package tributary-sim panama_accelerator
 
 .venv-rtl/.tools: dataplanes/panama/requirements.txt
 	scripts/apt-install iverilog yosys g++ ccache

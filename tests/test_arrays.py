@@ -162,6 +162,31 @@ def test_floats_are_summed_as_floats_unless_fixed_point_is_chosen() -> None:
     assert sums[1] == [[4.0, 2e9], [0.0, 2e6]]
 
 
+@pytest.mark.parametrize(("down", "third"), [("8", 252.0), ("16", 253.0)])
+def test_floats_travel_as_codes_of_eight_bits_where_a_group_says_so(down: str, third: float) -> None:
+    with tributary.Switch() as switch, ThreadPoolExecutor(2) as threads:
+
+        def total(rank: int) -> Array:
+            options = {"numbers": "int8", "down": down}
+            with tributary.connect(
+                switch.address, job="n", rank=rank, world_size=2, timeout=10.0, options=options
+            ) as group:
+                # The range is 128, so that a code is worth 128/127: 128 is 127 codes, 127 is 126, and 0.5 is none.
+                x = np.array([128.0, 0.5, 127.0 if rank else 128.0, np.inf if rank else 1.0], np.float32)
+                return group.all_reduce(x)
+
+        first, second = threads.map(total, range(2))
+    assert first.tobytes() == second.tobytes()
+    # In 8 bits a sum is a multiple of two codes, to nearest even.
+    assert np.isnan(first[3])
+    assert first[:3].tolist() == [256.0, 0.0, float(np.float32(third * 128 / 127))]
+
+
+def test_a_width_of_sums_without_codes_is_refused() -> None:
+    with pytest.raises(ValueError, match="down=16 is for sums of codes: add numbers=int8, or leave down out"):
+        tributary.connect("127.0.0.1:9", job="n", rank=0, world_size=2, options={"down": "16"})
+
+
 def test_infinities_and_nans_stay_where_they_are(both: Both) -> None:
     def reduce(group: tributary.Group) -> Array:
         x = np.ones(1000, np.float32)

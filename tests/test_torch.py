@@ -20,7 +20,7 @@ from conftest import Ranks
 from program import Daemon
 from torch_groups import data
 from torch_program import kill_in_the_middle
-from tributary.torch import Options
+from tributary.torch import Options, protocol_choice
 from tributary.torch.ledger import Ledger
 from tributary.torch.network import cuts
 from tributary.torch.options import AROUND, AT_HOSTS, AT_SWITCH, TORCH_DEFAULT, effective_timeout
@@ -246,6 +246,12 @@ def test_a_group_says_what_its_protocol_spares_the_links() -> None:
     why = choose(Options(), [0, 1, 2, 3])[1]
     assert "1.50 tensors over each host's link" in why
     assert "would take 3.00 over rank 0's" in why
+
+
+def test_an_option_that_the_choice_adds_and_its_protocol_refuses_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol_choice, "of_shared_links", lambda options: {"no_such_option": "1", **options})
+    with pytest.raises(ValueError, match="no_such_option"):
+        choose(Options(), [0, 1, 2, 3])
 
 
 def test_a_pytorch_that_is_too_old_is_refused_with_a_sentence() -> None:

@@ -77,3 +77,11 @@ def test_a_switch_without_memory_for_a_wider_job_goes_on_with_the_one_that_it_ha
         small.stop()
     enough = ranks(torch_rank_spread.summed, 3, str(tmp_path / "enough"), daemon.address, [0.5, 0.5])
     assert len({bits for bits, _ in outcomes + enough}) == 1
+
+
+def test_every_rank_learns_at_once_that_one_brings_a_small_tensor_to_a_large_operation(
+    ranks: Ranks, daemon: Daemon, tmp_path: Path
+) -> None:
+    for kind, sentence in ranks(torch_rank_spread.disagreeing, 3, str(tmp_path / "meet"), daemon.address):
+        assert kind == "MismatchError", sentence
+        assert sentence.startswith("all_reduce 1 of group 0: "), sentence

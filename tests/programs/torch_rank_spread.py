@@ -57,3 +57,16 @@ def summed(rank: int, size: int, meet: str, switches: str, shares: list[float] |
         stats = tributary.torch.stats()
         ways = sorted({*stats.network, *(f"host {name}" for name, _ in stats.host)})
         return digest(*tensors, whole), ways
+
+
+def disagreeing(rank: int, size: int, meet: str, switches: str) -> tuple[str, str]:
+    """One rank brings a small tensor to the others' first large operation; what this one learns."""
+    # Nobody waits for this timeout in a test that passes.
+    with default_group(rank, size, meet, timeout=500.0, switch=switches):
+        rendezvous = plugin.groups["0"]._present("")._rendezvous
+        rendezvous.meeting = replace(rendezvous.meeting, hosts=list(range(size)))
+        try:
+            dist.all_reduce(torch.ones(10 if rank == 1 else LARGE[0]))
+        except RuntimeError as error:
+            return type(error).__name__, str(error)
+    return "nothing", "went wrong"

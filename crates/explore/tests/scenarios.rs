@@ -81,7 +81,8 @@ fn partial(protocol: &'static Protocol, ranks: u16) -> Option<Bounds> {
         Kind::Choice(words) => Some(words.iter().map(|word| [(spec.name.to_owned(), (*word).to_owned())].into())),
         _ => None,
     });
-    let options = words.flatten().map(|given| protocol.options.read(&given).expect("it is one of its words"));
+    // A word may need another option's word beside it.
+    let options = words.flatten().filter_map(|given| protocol.options.read(&given).ok());
     let options = options.into_iter().find(|options| protocol.options.quorum(options, ranks) == Some(ranks - 1))?;
     Some(Bounds { options, ranks, dtype: DType::F32, ..Bounds::small(protocol) })
 }

@@ -44,6 +44,13 @@ fn main() {
         host(table.name, &table.i32, rounds, |i| i as i32 * 40_503);
     }
     non_finite(rounds);
+    println!("\nhost: codes of 8 bits, GB/s of tensor");
+    println!("{:<16} {b:>10} {d:>12} {e:>16}", "");
+    for table in kernels::available() {
+        codes(table.name, &table.f32, rounds, |i| (i as f32 * 0.37).sin());
+        codes(table.name, &table.f16, rounds, |i| f16::from_f32((i as f32 * 0.37).sin()));
+        codes(table.name, &table.bf16, rounds, |i| bf16::from_f32((i as f32 * 0.37).sin()));
+    }
 }
 
 /// Each kernel of each table, with GB/s and the ratio to the copy of the same round.
@@ -89,7 +96,7 @@ fn switch(slots: usize, rounds: usize) -> Vec<(String, f64, f64)> {
 fn native_sums(table: &Kernels, rounds: usize) -> Vec<(&'static str, [f64; 4])> {
     const SLOTS: usize = 8;
     let natives = DType::ALL.into_iter().filter_map(|dtype| table.combine(dtype, ReduceOp::Sum));
-    let combines: Vec<&Combine> = std::iter::once(&table.fixed).chain(natives).collect();
+    let combines: Vec<&Combine> = [&table.fixed, &table.codes_8].into_iter().chain(natives).collect();
     let mut times = vec![[const { Vec::new() }; 4]; combines.len()];
     for _ in 0..rounds {
         for (combine, times) in combines.iter().zip(&mut times) {
@@ -158,6 +165,27 @@ fn host<T: Element>(table: &str, kernels: &ElementKernels<T>, rounds: usize, ele
     let [exponent, encode, both, sum, avg] = times.map(|times| 1.0 / median(times));
     let name = format!("{} {table}", T::DTYPE);
     println!("{name:<16} {exponent:>10.1} {encode:>10.1} {both:>16.1} {sum:>12.1} {avg:>16.1}");
+}
+
+/// Codes, and sums of codes in 8 bits.
+fn codes<T: Element>(table: &str, kernels: &ElementKernels<T>, rounds: usize, element: fn(usize) -> T) {
+    let kernels: &FixedKernels<T> = kernels.fixed.as_ref().expect("a type that has fixed point");
+    let input: Vec<T> = (0..HOST_BLOCKS * ELEMENTS).map(element).collect();
+    let (mut output, mut vectors) = (input.clone(), vec![0u8; input.len()]);
+    let mut times = [const { Vec::new() }; 3];
+    for _ in 0..rounds {
+        times[0].push(per_tensor_byte(&input, |at, _| {
+            (kernels.encode_codes)(black_box(&input[at.clone()]), 127.0, black_box(&mut vectors[at]))
+        }));
+        for (divisor, times) in [127.0, 381.0].into_iter().zip(&mut times[1..]) {
+            let unscale = Unscale { unit: 3.0, divisor };
+            times.push(per_tensor_byte(&input, |at, _| {
+                (kernels.decode_codes_8)(black_box(&vectors[at.clone()]), unscale, black_box(&mut output[at]))
+            }));
+        }
+    }
+    let [encode, sum, avg] = times.map(|times| 1.0 / median(times));
+    println!("{:<16} {encode:>10.1} {sum:>12.1} {avg:>16.1}", format!("{} {table}", T::DTYPE));
 }
 
 /// Blocks that each hold an infinity: the same plain code for every instruction set.

@@ -1,6 +1,6 @@
 //! Elements to packets and back: as fixed point for sums in the network, in their own type for sums of native elements.
 //!
-//! Every function panics if lengths disagree: vectors have 4 bytes an element, native bytes `T::DTYPE.size()`. Every
+//! Every function panics if lengths disagree: vectors have 4 bytes an element (1 or 2 as codes), native bytes `T::DTYPE.size()`. Every
 //! function panics if its arguments have no meaning: fixed point without [`has_fixed_point`], or an operator that does
 //! not [take](ReduceOp::takes) the type. Code that accepts a collective checks these two first.
 
@@ -8,7 +8,7 @@ use crate::dtype::{ReduceOp, has_fixed_point};
 use crate::element::Element;
 use crate::kernels::{self, ElementKernels, FixedKernels, Fold, Unscale};
 use crate::prefetch;
-use crate::scale::{BlockExponent, Scale};
+use crate::scale::{BlockExponent, CodeWidth, Scale};
 
 /// Bits of binary32's infinity; larger magnitudes are NaNs.
 const INFINITY_BITS: u32 = 0x7f80_0000;
@@ -24,11 +24,16 @@ pub fn exponent<T: Element>(input: &[T]) -> BlockExponent {
     BlockExponent { non_finite: true, ..BlockExponent::of_magnitude(finite.to_bits()) }
 }
 
-/// Writes a block as big-endian 32-bit fixed point: `round(x * f)`, ties to even. Integers go as they are.
+/// Writes a block as big-endian 32-bit fixed point, or as codes of 8 bits, whichever the scale says: `round(x * f)`,
+/// ties to even. Integers go as they are.
 ///
 /// `scale` must come from an exponent that is no smaller than the block's; otherwise the words mean nothing.
 pub fn encode<T: Element>(input: &[T], scale: Scale, vector: &mut [u8]) {
-    assert_eq!(vector.len(), 4 * input.len(), "a vector has 4 bytes for each element");
+    assert_eq!(vector.len(), scale.sent_size() * input.len(), "a vector has 4 bytes for each element, or 1");
+    if scale.codes.is_some() {
+        prefetch::behind(input);
+        return (fixed::<T>(ReduceOp::Sum).encode_codes)(input, scale.code_factor(), vector);
+    }
     if scale.counter_bits > 0 && T::DTYPE.is_float() {
         return (fixed::<T>(ReduceOp::Sum).encode_counted)(input, scale, vector);
     }
@@ -39,8 +44,16 @@ pub fn encode<T: Element>(input: &[T], scale: Scale, vector: &mut [u8]) {
 /// Reads a vector that is the sum of `scale.world_size` encoded vectors. Rounds once, to nearest even; values too large for
 /// `T` become infinities. Zeros come out positive.
 pub fn decode<T: Element>(vector: &[u8], scale: Scale, op: ReduceOp, output: &mut [T]) {
-    assert_eq!(vector.len(), 4 * output.len(), "a vector has 4 bytes for each element");
+    assert_eq!(vector.len(), scale.result_size() * output.len(), "a vector has 4 bytes for each element, or 2, or 1");
     let fixed = fixed::<T>(op);
+    if let Some(width) = scale.codes {
+        let decode = match width {
+            CodeWidth::Eight => fixed.decode_codes_8,
+            CodeWidth::Sixteen => fixed.decode_codes_16,
+        };
+        prefetch::behind_to_write(output);
+        return decode(vector, scale.unscale_codes(op), output);
+    }
     if scale.counter_bits > 0 && T::DTYPE.is_float() {
         return (fixed.decode_counted)(vector, scale, op, output);
     }

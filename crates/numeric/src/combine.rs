@@ -10,12 +10,12 @@ use std::hash::{Hash, Hasher};
 
 use crate::dtype::{DType, ReduceOp};
 use crate::kernels;
-use crate::scale::Scale;
+use crate::scale::{CodeWidth, Scale};
 
 /// How vectors of one encoding become an accumulator, are combined, and become vectors again.
 ///
 /// A *vector* is in a packet: big-endian elements, of [`wire_size`](Combine::wire_size) bytes between hosts and
-/// switches, and of [`partial_size`](Combine::partial_size) bytes in a *partial* result between switches, which keeps
+/// switches (back in [`result_size`](Combine::result_size)), and of [`partial_size`](Combine::partial_size) bytes in a *partial* result between switches, which keeps
 /// full precision. *Lanes* are an accumulator's bytes, [`lane_size`](Combine::lane_size) for each element, in the
 /// machine's byte order and at any alignment; lanes aligned to 64 (as [`Lanes`](crate::Lanes) are) are faster. Every
 /// function panics if lengths disagree.
@@ -26,8 +26,10 @@ use crate::scale::Scale;
 pub struct Combine {
     /// The operator and the elements, as in "sum of f32".
     pub name: &'static str,
-    /// Bytes of an element in a packet that a host sends or gets.
+    /// Bytes of an element in a packet that a host sends.
     pub wire_size: usize,
+    /// Bytes of an element in a result that a host gets: as many, except for codes.
+    pub result_size: usize,
     /// Bytes of an element in an accumulator.
     pub lane_size: usize,
     /// Bytes of an element in a partial result between switches: the bytes of a lane, big-endian.
@@ -38,7 +40,7 @@ pub struct Combine {
     pub add: fn(&mut [u8], &[u8]),
     /// `lanes <- vector o lanes`.
     pub add_left: fn(&mut [u8], &[u8]),
-    /// `vector <- lanes`, rounded once if the vector's elements are narrower.
+    /// `vector <- lanes`, a result, rounded once if the vector's elements are narrower.
     pub load: fn(&[u8], &mut [u8]),
     /// `lanes <- partial`.
     pub store_partial: fn(&mut [u8], &[u8]),
@@ -53,7 +55,7 @@ pub struct Combine {
     /// Called once, before `load`, by the machine that has the contributions of all ranks. It divides by their number,
     /// at least 1, if the operator is an average, and does nothing otherwise. Hosts then get averages and need not
     /// divide: a 16-bit float is narrowed once, and its sum may be larger than the type's range. [`fixed`] leaves the
-    /// division to the hosts' decoding, which rounds once too.
+    /// division to the hosts' decoding, which rounds once too; [`codes`] in 8 bits divide every sum by its step.
     pub finish: fn(&mut [u8], u16),
 }
 
@@ -78,6 +80,14 @@ pub fn native(dtype: DType, op: ReduceOp) -> Option<&'static Combine> {
 /// Adds fixed point: wrapping integers of 32 bits. Hosts divide an average.
 pub fn fixed() -> &'static Combine {
     &kernels::best().fixed
+}
+
+/// Adds codes of 8 bits ([`Scale::codes`]) in lanes of 16, whose sums hosts get in this width. Hosts divide an average.
+pub fn codes(width: CodeWidth) -> &'static Combine {
+    match width {
+        CodeWidth::Eight => &kernels::best().codes_8,
+        CodeWidth::Sixteen => &kernels::best().codes_16,
+    }
 }
 
 /// 16-bit floats that travel in two bytes each way, and are added in 32-bit fixed point. The result has the same bits

@@ -7,6 +7,7 @@
 
 mod buffer;
 pub mod codec;
+mod codes;
 mod combine;
 mod dtype;
 mod element;
@@ -19,9 +20,9 @@ pub mod prefetch;
 mod scale;
 
 pub use buffer::Lanes;
-pub use combine::{Combine, Fixed16, fixed, fixed_16, native};
+pub use combine::{Combine, Fixed16, codes, fixed, fixed_16, native};
 pub use dtype::{DType, ReduceOp, has_fixed_point};
 pub use element::Element;
 pub use half::{bf16, f16};
 pub use number::round_to_odd;
-pub use scale::{BlockExponent, Scale};
+pub use scale::{BlockExponent, CodeWidth, Scale};

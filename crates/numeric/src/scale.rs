@@ -78,6 +78,39 @@ pub struct Scale {
     pub counter_bits: u32,
     /// Number of ranks that are summed.
     pub world_size: u16,
+    /// Elements are codes of 8 bits, `round(x * q * 2^shift)`, and their sums come back in this width; `None`: elements
+    /// and sums are words of 32 bits. See [`Scale::codes`].
+    pub codes: Option<CodeWidth>,
+}
+
+/// How the sum of rounded words becomes a result: `result = sum * unit / divisor`.
+#[derive(Clone, Copy, Debug)]
+pub struct Unscale {
+    /// `1/f`: a power of two.
+    pub unit: f64,
+    /// The number of ranks for an average, 1 for a sum.
+    pub divisor: f64,
+}
+
+impl Unscale {
+    /// The values for a sum or an average with this scale.
+    pub(crate) fn of(scale: Scale, op: ReduceOp) -> Unscale {
+        let divisor = scale.divisor(op);
+        match scale.world_size.is_power_of_two() {
+            // Division by a power of two is exact, so the unit includes it.
+            true => Unscale { unit: scale.unit() / divisor, divisor: 1.0 },
+            false => Unscale { unit: scale.unit(), divisor },
+        }
+    }
+}
+
+/// The width in which hosts get a sum of codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CodeWidth {
+    /// 8 bits: the sum is rounded once more, in steps of which 127 hold every sum.
+    Eight,
+    /// 16 bits, exact.
+    Sixteen,
 }
 
 impl Scale {
@@ -97,9 +130,49 @@ impl Scale {
         // world_size < 2^world_size_bits, and |f * x| <= f * 2^m = 2^(sum_bits - world_size_bits), an integer that rounding cannot
         // exceed. So the sum stays below 2^sum_bits. With counters, sum_bits - world_size_bits is still 1 at 1,023 ranks
         // (two counters) and at 16,384 ranks (one counter).
-        let scale = Scale { shift: 0, counter_bits, world_size };
+        let scale = Scale { shift: 0, counter_bits, world_size, codes: None };
         let sum_bits = 31 - scale.bits_of_counters() as i32;
         Scale { shift: sum_bits - world_size_bits as i32 - i32::from(exponent), ..scale }
+    }
+
+    /// The scale of a block of codes: the largest magnitude `2^m` has the code `q`, the largest with which a sum over
+    /// `world_size` ranks fits 16 bits ([`Scale::largest_code`]).
+    pub fn codes(block: BlockExponent, world_size: u16, width: CodeWidth) -> Scale {
+        debug_assert!((1..=Scale::MAX_WORLD_SIZE).contains(&world_size));
+        let shift = -i32::from(block.exponent.clamp(BlockExponent::MIN, BlockExponent::MAX));
+        Scale { shift, counter_bits: 0, world_size, codes: Some(width) }
+    }
+
+    /// The same kind of scale for a block with another exponent.
+    pub fn of_block(self, block: BlockExponent) -> Scale {
+        match self.codes {
+            None => Scale::new(block, self.world_size),
+            Some(width) => Scale::codes(block, self.world_size, width),
+        }
+    }
+
+    /// The largest code: 127 up to 258 ranks, and less with more, so that no sum overflows 16 bits.
+    pub fn largest_code(world_size: u16) -> u16 {
+        (i16::MAX as u16 / world_size).min(i8::MAX as u16)
+    }
+
+    /// The width of a step of a sum in 8 bits, in steps of a code: the smallest with which 127 steps hold every sum.
+    pub fn code_step(world_size: u16) -> u16 {
+        (world_size * Scale::largest_code(world_size)).div_ceil(i8::MAX as u16)
+    }
+
+    /// Bytes of an element in a vector that a host sends.
+    pub fn sent_size(self) -> usize {
+        if self.codes.is_some() { 1 } else { 4 }
+    }
+
+    /// Bytes of an element in the summed vector that a host gets.
+    pub fn result_size(self) -> usize {
+        match self.codes {
+            None => 4,
+            Some(CodeWidth::Sixteen) => 2,
+            Some(CodeWidth::Eight) => 1,
+        }
     }
 
     /// True if positive and negative infinities are counted separately.
@@ -114,14 +187,38 @@ impl Scale {
 
     /// The scale of integers, which need no scaling.
     pub fn integer(world_size: u16) -> Scale {
-        Scale { shift: 0, counter_bits: 0, world_size }
+        Scale { shift: 0, counter_bits: 0, world_size, codes: None }
     }
 
     /// The largest distance of a decoded sum from the exact sum, `n/2f`, before the decoded sum is rounded to its own
-    /// type. It is never above [`BlockExponent::paper_bound`] if all elements are finite. The bound of an average is
-    /// `world_size` times smaller.
+    /// type. It is never above [`BlockExponent::paper_bound`] if all elements are finite and words of 32 bits. For codes
+    /// `f` is `q * 2^shift`, and in 8 bits half a step of the sum comes on top. The bound of an average is `world_size`
+    /// times smaller.
     pub fn bound(self) -> f64 {
-        f64::from(self.world_size) / 2.0 * power_of_two(-self.shift)
+        let half_units = match self.codes {
+            Some(CodeWidth::Eight) => self.world_size + Scale::code_step(self.world_size),
+            Some(CodeWidth::Sixteen) | None => self.world_size,
+        };
+        f64::from(half_units) / 2.0 * self.unit() / self.codes_of_range()
+    }
+
+    /// Codes from 0 to the range `2^m`; 1 for words, whose factor is a power of two.
+    fn codes_of_range(self) -> f64 {
+        if self.codes.is_some() { f64::from(Scale::largest_code(self.world_size)) } else { 1.0 }
+    }
+
+    /// The factor of a code: `q * 2^shift`, exact.
+    pub(crate) fn code_factor(self) -> f64 {
+        self.codes_of_range() * power_of_two(self.shift)
+    }
+
+    /// How a sum of codes becomes a result: the unit is a power of two times a step of at most 259.
+    pub(crate) fn unscale_codes(self, op: ReduceOp) -> Unscale {
+        let step = match self.codes {
+            Some(CodeWidth::Eight) => f64::from(Scale::code_step(self.world_size)),
+            Some(CodeWidth::Sixteen) | None => 1.0,
+        };
+        Unscale { unit: self.unit() * step, divisor: self.divisor(op) * self.codes_of_range() }
     }
 
     /// The number by which a sum is divided.

@@ -100,7 +100,7 @@ fn zeros_come_out_positive() {
 /// One rounding, not two: 1 + 2^-11 is a tie of binary16, and the 2^-30 above it decides.
 #[test]
 fn sixteen_bit_results_are_rounded_once() {
-    let scale = Scale { shift: 30, counter_bits: 0, world_size: 1 };
+    let scale = Scale { shift: 30, counter_bits: 0, world_size: 1, codes: None };
     let tie = (1 << 30) + (1 << 19);
     for (word, bits) in [(tie - 1, 0x3c00u16), (tie, 0x3c00), (tie + 1, 0x3c01)] {
         let mut output = [f16::default()];

@@ -82,7 +82,7 @@ fn combine_agrees<T: AnyBits>(ours: &Combine, portable: &Combine, packet: &[u8],
     let run = |combine: &Combine| {
         let mut seen: Vec<Vec<u8>> = Vec::new();
         let mut lanes = vec![0xaa; offset + elements * combine.lane_size];
-        let mut vector = vec![0xaa; offset + elements * combine.wire_size];
+        let mut vector = vec![0xaa; offset + elements * combine.result_size];
         let mut partial = vec![0xaa; offset + elements * combine.partial_size];
         let mut merged = lanes.clone();
         (combine.store)(&mut lanes[offset..], &other);
@@ -147,11 +147,24 @@ fn fixed_point_agrees<T: AnyBits>(
     (portable.encode)(finite, factors, &mut vectors[1]);
     assert_eq!(vectors[0], vectors[1], "{name} encode");
 
-    for divisor in [1.0, f64::from(world_size)] {
+    let mut codes = [vec![0xaa; any.len()], vec![0x55; any.len()]];
+    (ours.encode_codes)(any, 127.0 * 2f64.powi(scale.shift - 24), &mut codes[0]);
+    (portable.encode_codes)(any, 127.0 * 2f64.powi(scale.shift - 24), &mut codes[1]);
+    assert_eq!(codes[0], codes[1], "{name} encode_codes");
+
+    let decoders = [
+        (ours.decode, portable.decode, 4),
+        (ours.decode_codes_8, portable.decode_codes_8, 1),
+        (ours.decode_codes_16, portable.decode_codes_16, 2),
+    ];
+    for ((ours, portable, size), divisor) in
+        decoders.into_iter().flat_map(|each| [1.0, f64::from(world_size)].map(|divisor| (each, divisor)))
+    {
         let unscale = Unscale { unit: 2f64.powi(-scale.shift), divisor };
         let mut output = [vec![T::default(); finite.len()], vec![T::default(); finite.len()]];
-        (ours.decode)(words, unscale, &mut output[0]);
-        (portable.decode)(words, unscale, &mut output[1]);
+        let words = &words[..size * finite.len()];
+        ours(words, unscale, &mut output[0]);
+        portable(words, unscale, &mut output[1]);
         check(name, "decode", &output[0], &output[1]);
     }
 }
@@ -230,6 +243,15 @@ proptest! {
         for (portable, table) in tables() {
             let any = &elements[before..];
             combine_agrees(&table.fixed, &portable.fixed, &words[..4 * any.len()], offset, any);
+        }
+    }
+
+    #[test]
+    fn accumulators_of_codes_agree((before, offset, elements, bytes) in inputs::<i8>()) {
+        for (portable, table) in tables() {
+            let any = &elements[before..];
+            combine_agrees(&table.codes_8, &portable.codes_8, &bytes[..any.len()], offset, any);
+            combine_agrees(&table.codes_16, &portable.codes_16, &bytes[..any.len()], offset, any);
         }
     }
 

@@ -22,6 +22,7 @@ static TOY: Combine = {
         wire_size: 4,
         lane_size: 4,
         partial_size: 4,
+        result_size: 4,
         store: |lanes, vector| lanes.copy_from_slice(vector),
         add: ADD,
         add_left: ADD_LEFT,

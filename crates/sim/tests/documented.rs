@@ -34,7 +34,7 @@ macro_rules! job {
 }
 
 /// A section's heading in the page, a file in which it has only what is required, and the way to it there.
-const SECTIONS: [(&str, &str, &[&str]); 16] = [
+const SECTIONS: [(&str, &str, &[&str]); 17] = [
     ("Top level", "", &[]),
     ("`[network]`", "", &["network"]),
     ("`[[network.graph.link]]`", "", &["network", "graph", "link", "0"]),
@@ -48,6 +48,7 @@ const SECTIONS: [(&str, &str, &[&str]); 16] = [
     ("`[training.small_models]`", SMALL_MODELS, &["training", "0", "small_models"]),
     ("`[[traffic]]`", "[[traffic]]\npattern = \"uniform\"\nmessage = 9999", &["traffic", "0"]),
     ("`[switches.cores]`", "[switches.cores]", &["switches", "cores"]),
+    ("`[switches.accelerator]`", "[switches.accelerator]", &["switches", "accelerator"]),
     ("`[transport]`", "[transport]", &["transport"]),
     ("`[[fault]]`", "[[fault]]", &["fault", "0"]),
     ("`[report]`", "[report]", &["report"]),

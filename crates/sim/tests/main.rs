@@ -1,5 +1,6 @@
 //! The simulator through its public face: one program, so that it is linked once.
 
+mod accelerator;
 mod after_a_death;
 mod canary;
 mod canary_jobs;
@@ -25,6 +26,7 @@ mod operator_cycles;
 mod operators;
 mod pa_atp;
 mod panama;
+mod panama_accelerator;
 mod samples;
 mod servers;
 mod sparse;

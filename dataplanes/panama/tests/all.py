@@ -14,6 +14,9 @@ from run import HERE, ROOT, TARGET, tools
 
 EXPERIMENT = ROOT / "crates" / "papers" / "src" / "panama" / "experiments" / "panama-rtl.toml"
 
+#: What the simulator takes for the time of a sum.
+LATENCY = HERE.parent / "latency.csv"
+
 #: Ports, bits of the bus and trees for which the design must be without a warning.
 SIZES = [(2, 64, 2), (4, 64, 4), (5, 128, 2), (8, 256, 4), (16, 512, 8)]
 RUN = ["run.py"]
@@ -30,6 +33,15 @@ MODULES = {"parser": "header_parser", "buffering": "packet_buffer", "adder": "fp
 INSTANCES = {"parser": 4, "buffering": 4, "adder": 6, "control": 1}
 
 
+#: Ports and bits of the bus for which the latency is measured besides.
+OTHERS = [(2, 64), (8, 64), (16, 64), (4, 128), (5, 128), (4, 256), (4, 512), (16, 512)]
+
+
+def measure(ports: int, bits: int) -> list[str]:
+    """The command that measures the latency of a design."""
+    return [*MEASURE, "--name", f"p{ports}w{bits}n", "--set", f"PORTS={ports}", "--set", f"W={bits}", "latency"]
+
+
 def rows() -> int:
     """Compares what was measured with the numbers that the program prints; 0 if they are the same."""
     numbers, cells = (json.loads((TARGET / f"{name}.json").read_text()) for name in ("numbers", "synth"))
@@ -44,6 +56,20 @@ def rows() -> int:
     differs = {key: both for key, both in differs.items() if both[0] != both[1]}
     for key, (mine, theirs) in differs.items():
         print(f"{key} is {mine}, and in {EXPERIMENT.name} {theirs}")
+    return len(differs)
+
+
+def latencies() -> int:
+    """Compares the latencies by ports and width with those that the simulator has; 0 if they are the same."""
+    measured = {}
+    for name, cycles in json.loads((TARGET / "numbers.json").read_text()).items():
+        if size := re.fullmatch(r"latency_(\d+)x(\d+)_(\d+)", name):
+            measured[",".join(size.groups())] = f"{cycles['sum_first']},{cycles['late_first']}"
+    lines = [line for line in LATENCY.read_text().splitlines() if line[0].isdigit()]
+    known = {",".join(line.split(",")[:3]): ",".join(line.split(",")[3:]) for line in lines}
+    differs = [key for key in measured | known if measured.get(key) != known.get(key)]
+    for key in differs:
+        print(f"{key}: {measured.get(key)} cycles, and in {LATENCY.name} {known.get(key)}")
     return len(differs)
 
 
@@ -75,7 +101,7 @@ def main() -> int:
         "tests": [*RUN, "--length", "4" if options.long else "1"],
         "another size": [*RUN, "--name", "p5w128", *FIVE, "random_traffic_of_several_jobs"],
         "numbers": MEASURE,
-        **{f"numbers, {n} ports": [*MEASURE, "--name", f"p{n}", "--set", f"PORTS={n}", "latency"] for n in (2, 8, 16)},
+        **{f"numbers, {n} ports, {w} bits": measure(n, w) for n, w in OTHERS},
         "mutants": ["mutants.py"],
         "synthesis": ["synth.py", "--json", str(TARGET / "synth.json")],
     }
@@ -96,6 +122,8 @@ def main() -> int:
             failed.append(name)
     if not {"numbers", "synthesis"} & set(failed) and rows():
         failed.append("rows of the program")
+    if not any(name.startswith("numbers") for name in failed) and latencies():
+        failed.append("latencies of the simulator")
     print(f"failed: {', '.join(failed)}; {TARGET} has the logs" if failed else "all holds")
     return len(failed)
 

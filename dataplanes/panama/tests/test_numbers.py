@@ -46,11 +46,17 @@ async def latency(dut: object) -> None:
             for port, _ in members:
                 bench.contribute(port, tree.packet(port, vid, some_floats(draw, full)))
             await bench.step(900)
+        # One rank is late: the headers of the others were taken long before.
+        for port, _ in members[1:]:
+            bench.contribute(port, tree.packet(port, 2, some_floats(draw, full)))
+        await bench.step(900)
+        bench.contribute(0, tree.packet(0, 2, some_floats(draw, full)))
+        await bench.step(900)
         await bench.finish()
         begin, out = bench.ins["host_rx"][0].times, bench.outs
         passed, sums = out["chip_tx"][0].times[0], out["host_tx"][0].times
         cycles = {"passing_first": passed[0] - begin[0][0], "passing_last": passed[1] - begin[0][0] + 1}
-        for vid, name in enumerate(("new", "sum")):
+        for vid, name in enumerate(("new", "sum", "late")):
             cycles[f"{name}_first"] = sums[vid][0] - begin[vid + 1][0]
             cycles[f"{name}_last"] = sums[vid][1] - begin[vid + 1][0] + 1
         note(f"latency_{bench.ports}x{bench.width}_{size}", cycles)

@@ -11,7 +11,7 @@
 //!
 //! The architecture's state is right after every instruction. Time is a model: one instruction at a time goes through a
 //! pipeline that stalls for the reasons that [`Stalls`] names; instruction memory and L1 answer in one cycle, and no two cores
-//! compete for a bank. `docs/pspin.md` has the table with its sources, and the costs of handlers.
+//! compete for a bank. `dataplanes/pspin/README.md` has the table with its sources, and the costs of handlers.
 #![forbid(unsafe_code)]
 
 mod cluster;

@@ -1,7 +1,7 @@
 //! The cost of an instruction, and the costs of a program.
 //!
 //! The figures of [`Timing::RI5CY`] come from CV32E40P's manual (the core that RI5CY became), "Pipeline Details": its
-//! table "Cycle counts per instruction type" and its list of hazards. `docs/pspin.md` goes through them one by one.
+//! table "Cycle counts per instruction type" and its list of hazards. `dataplanes/pspin/README.md` goes through them one by one.
 
 use std::ops::Sub;
 

@@ -59,6 +59,13 @@ impl Subject {
     fn of(protocol: &'static Protocol) -> Subject {
         Subject { protocol, job: job(protocol), first_kind: FIRST_OF_PROTOCOL }
     }
+
+    /// The same in a job with these options.
+    fn with(self, given: &[(&str, &str)]) -> Subject {
+        let given = given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let options = self.protocol.options.read(&given.collect()).expect("they are options of the protocol");
+        Subject { job: JobConfig { options, ..self.job }, ..self }
+    }
 }
 
 /// Cuts the input into packets: a byte that says where each comes from, a length, and the bytes. Where the first byte

@@ -34,14 +34,25 @@ pub fn wire(bytes: &[u8]) {
     }
 }
 
+/// A job that sums floats, one that sums codes, whose results are as long as contributions, and one whose results are
+/// longer.
+fn subjects() -> [Subject; 3] {
+    let codes = |down| Subject::of(&PROTOCOL).with(&[("numbers", "int8"), ("down", down)]);
+    [Subject::of(&PROTOCOL), codes("8"), codes("16")]
+}
+
 /// A switch with a job and a parent gets any packets from anywhere.
 pub fn pipeline(bytes: &[u8]) {
-    drive_switch(&Subject::of(&PROTOCOL), Ecn::NotCapable, bytes, |packet| Header::parse(packet).is_ok());
+    for subject in subjects() {
+        drive_switch(&subject, Ecn::NotCapable, bytes, |packet| Header::parse(packet).is_ok());
+    }
 }
 
 /// A worker of SwitchML in the middle of two collectives gets any packets from anywhere.
 pub fn host(bytes: &[u8]) {
     let from = |sender| if sender == 127 { Addr::Worker(Rank(1)) } else { Addr::Switch(TreeId(0)) };
     let readable = |packet: &[u8]| Header::parse(packet).is_ok();
-    drive_host(&Subject::of(&PROTOCOL), FabricPlan::default(), two_collectives(), bytes, Timers::End, from, readable);
+    for subject in subjects() {
+        drive_host(&subject, FabricPlan::default(), two_collectives(), bytes, Timers::End, from, readable);
+    }
 }

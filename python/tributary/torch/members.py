@@ -147,6 +147,9 @@ class Members:
         assert isinstance(lane.network, SwitchNetwork), "other ways are not spread"
         network, options = lane.network, of_shared_links(self.chosen.protocol_options)
         network.finish()
+        # A rank that brings another operation does not measure: it would not come to what follows.
+        for pending in network.barrier(self._common._timeout.total_seconds()):
+            pending.wait(None)
         if not network.has_hosts:
             network.take_in(self._join(f"{lane.suffix}-hosts", options, AT_HOSTS, switches=1))
         shares = network.spread(self._rendezvous.meeting.hosts, self._common._timeout.total_seconds())

@@ -104,9 +104,9 @@ class Paths(Backend):
             lane.until_measured -= size
             if lane.until_measured < 0:
                 lane.until_measured = spread.AGAIN_BYTES
-                self._measure(lane, members)
+                self._measure(name, lane, members)
 
-    def _measure(self, lane: Lane, members: Members) -> None:
+    def _measure(self, name: str, lane: Lane, members: Members) -> None:
         level = logging.DEBUG if lane.network and lane.network.has_hosts else logging.INFO
         try:
             shares = members.spread(lane)
@@ -116,6 +116,7 @@ class Paths(Backend):
             return
         except Exception as error:
             lane.health.note(error)
+            entitle(error, self._next_title(name, lane))
             raise
         if members.rank == 0:
             log.log(level, "large sums %s: %s", lane.title, shares)

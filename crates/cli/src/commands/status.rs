@@ -47,12 +47,18 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let switch = resolve(&args.switch)?;
     if args.ended {
         let ended = client::ended(switch)?;
-        let printed = if args.json { output::json(&ended) } else { output::line(&ended_jobs(&ended.ended)) };
-        return Ok(printed?);
+        match args.json {
+            true => output::json(&ended)?,
+            false => output::line(&ended_jobs(&ended.ended))?,
+        }
+        return Ok(());
     }
     let status = client::status(switch)?;
-    let printed = if args.json { output::json(&status) } else { output::line(&text(&status)) };
-    Ok(printed?)
+    match args.json {
+        true => output::json(&status)?,
+        false => output::line(&text(&status))?,
+    }
+    Ok(())
 }
 
 fn ended_jobs(jobs: &[EndedJob]) -> String {

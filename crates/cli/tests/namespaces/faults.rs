@@ -58,17 +58,32 @@ fn with_all_of_it_at_once() {
     every_sum_is_exact(Faults { loss_percent: 1.0, duplicate_percent: 5.0, reorder_percent: 5.0 });
 }
 
-#[test]
-fn all_ranks_write_the_same_bits_under_loss() {
-    let Some(network) = Network::build(4, Faults::loss(1.0)) else { return };
+/// Runs one sum of four ranks with these words: each checks its result, and all write the same bits.
+fn all_write_the_same_bits(network: &Network, name: &str, words: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let outputs: Vec<String> =
         (0..4).map(|rank| folder.path().join(format!("{rank}.npy")).display().to_string()).collect();
+    let words = |rank: usize| [&["--elements", "100007", "--output", &outputs[rank]], words].concat();
+    let workers: Vec<_> = (0..4).map(|rank| network.worker(name, rank, 4, &words(rank))).collect();
+    workers.into_iter().for_each(|worker| drop(checked(worker)));
+    let first = std::fs::read(&outputs[0]).unwrap();
+    assert!(outputs.iter().all(|output| std::fs::read(output).unwrap() == first), "{name}");
+}
+
+#[test]
+fn all_ranks_write_the_same_bits_under_loss() {
+    let Some(network) = Network::build(4, Faults::loss(1.0)) else { return };
     for protocol in with_aggregators().map(|protocol| protocol.name).chain(PLAIN) {
-        let words = |rank: usize| ["--elements", "100007", "--protocol", protocol, "--output", &outputs[rank]];
-        let workers: Vec<_> = (0..4).map(|rank| network.worker(protocol, rank, 4, &words(rank))).collect();
-        workers.into_iter().for_each(|worker| drop(checked(worker)));
-        let first = std::fs::read(&outputs[0]).unwrap();
-        assert!(outputs.iter().all(|output| std::fs::read(output).unwrap() == first), "{protocol}");
+        all_write_the_same_bits(&network, protocol, &["--protocol", protocol]);
+    }
+}
+
+#[test]
+fn sums_of_codes_are_within_their_bound_and_the_same_on_all_ranks_under_faults() {
+    let faults = Faults { loss_percent: 1.0, duplicate_percent: 5.0, reorder_percent: 5.0 };
+    let Some(network) = Network::build(4, faults) else { return };
+    for (dtype, down) in [("f32", "down=8"), ("f32", "down=16"), ("bf16", "down=8"), ("f16", "down=16")] {
+        let words = ["--dtype", dtype, "--option", "numbers=int8", "--option", down, "--iters", "5"];
+        all_write_the_same_bits(&network, &format!("{dtype}-{down}"), &words);
     }
 }

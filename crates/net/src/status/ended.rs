@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ended_jobs_are_kept_for_an_hour_and_never_more_than_a_few_hundred() {
+    fn ended_jobs_are_kept_for_an_hour_and_at_most_256_of_them() {
         let job = |number: usize| EndedJob { name: number.to_string(), ..EndedJob::default() };
         let mut jobs = EndedJobs::default();
         for number in 0..10_000 {

@@ -18,27 +18,7 @@ use half::{bf16, f16};
 use crate::combine::{Combine, Fixed16};
 use crate::dtype::{DType, ReduceOp};
 use crate::scale::Scale;
-
-/// How the sum of rounded words becomes a result: `result = sum * unit / divisor`.
-#[derive(Clone, Copy, Debug)]
-pub struct Unscale {
-    /// `1/f`: a power of two.
-    pub unit: f64,
-    /// The number of ranks for an average, 1 for a sum.
-    pub divisor: f64,
-}
-
-impl Unscale {
-    /// The values for a sum or an average with this scale.
-    pub(crate) fn of(scale: Scale, op: ReduceOp) -> Unscale {
-        let divisor = scale.divisor(op);
-        match scale.world_size.is_power_of_two() {
-            // Division by a power of two is exact, so the unit includes it.
-            true => Unscale { unit: scale.unit() / divisor, divisor: 1.0 },
-            false => Unscale { unit: scale.unit(), divisor },
-        }
-    }
-}
+pub use crate::scale::Unscale;
 
 /// The kernels of one element type. Callers check that lengths agree.
 #[derive(Clone, Copy)]
@@ -55,7 +35,7 @@ pub struct ElementKernels<T: 'static> {
     pub divide: fn(&mut [T], u16),
 }
 
-/// Conversions to 32-bit fixed point and back. `encode` and `decode` are for blocks of finite elements.
+/// Conversions to 32-bit fixed point and to codes, and back. `encode` and `decode` are for blocks of finite elements.
 #[derive(Clone, Copy)]
 pub struct FixedKernels<T: 'static> {
     /// The largest magnitude as the bits of a binary32. If the block has an infinity or a NaN, the bits of one; 0 for
@@ -71,6 +51,12 @@ pub struct FixedKernels<T: 'static> {
     pub encode_counted: fn(&[T], Scale, &mut [u8]),
     /// Like `decode`, with counters of infinities.
     pub decode_counted: fn(&[u8], Scale, ReduceOp, &mut [T]),
+    /// `vector <- codes of input * factor`, of 8 bits.
+    pub encode_codes: fn(&[T], f64, &mut [u8]),
+    /// `output <- vector * unit / divisor`, for sums of codes in 8 bits.
+    pub decode_codes_8: fn(&[u8], Unscale, &mut [T]),
+    /// The same for sums in 16 bits, big-endian.
+    pub decode_codes_16: fn(&[u8], Unscale, &mut [T]),
 }
 
 /// The kernels that combine elements with those of a packet.
@@ -145,6 +131,10 @@ pub struct Kernels {
     native: [[Option<Combine>; ReduceOp::ALL.len()]; DType::ALL.len()],
     /// Accumulators of fixed point.
     pub fixed: Combine,
+    /// Accumulators of codes whose sums hosts get in 8 bits.
+    pub codes_8: Combine,
+    /// Accumulators of codes whose sums hosts get in 16 bits.
+    pub codes_16: Combine,
     /// Accumulators of binary16 in fixed point.
     pub fixed_f16: Fixed16,
     /// Accumulators of bfloat16 in fixed point.

@@ -3,6 +3,7 @@
 use half::{bf16, f16};
 
 use super::Unscale;
+use crate::codes::{Code, CodeSum};
 use crate::dtype::ReduceOp;
 use crate::element::FixedPoint;
 use crate::non_finite;
@@ -70,6 +71,25 @@ pub(super) fn encode<T: FixedPoint>(input: &[T], factors: [f32; 2], vector: &mut
 pub(super) fn decode<T: FixedPoint>(vector: &[u8], unscale: Unscale, output: &mut [T]) {
     for (x, word) in output.iter_mut().zip(vector.as_chunks().0) {
         *x = T::from_f64(f64::from(i32::from_be_bytes(*word)) * unscale.unit / unscale.divisor);
+    }
+}
+
+#[inline(always)]
+pub(super) fn encode_codes<T: FixedPoint>(input: &[T], factor: f64, vector: &mut [u8]) {
+    for (x, code) in input.iter().zip(Code::split_mut(vector)) {
+        *code = Code::of(x.to_f64(), factor).to_be();
+    }
+}
+
+/// As in [`decode`], the quotient of 16 bits by 15 is a tie of a narrower type or far from any.
+#[inline(always)]
+pub(super) fn decode_codes<T: FixedPoint, C: Number<Lane = CodeSum>>(
+    vector: &[u8],
+    unscale: Unscale,
+    output: &mut [T],
+) {
+    for (x, code) in output.iter_mut().zip(C::split(vector)) {
+        *x = T::from_f64(C::from_be(*code).widen().value(unscale));
     }
 }
 

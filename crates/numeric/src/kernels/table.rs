@@ -4,6 +4,7 @@ use half::{bf16, f16};
 
 use super::recompile::InstructionSet;
 use super::{ElementKernels, FixedKernels, Fold, Folds, Kernels, portable};
+use crate::codes::{Code, CodeSum};
 use crate::combine::{Combine, Fixed16};
 use crate::dtype::ReduceOp;
 use crate::element::FixedPoint;
@@ -81,6 +82,8 @@ pub(super) const fn table<I: InstructionSet>(name: &'static str) -> Kernels {
             integers!(I, "u8", u8),
         ],
         fixed: combine::<I, i32, Sum>("fixed point"),
+        codes_8: average::<I, Code>("codes, summed in 8 bits"),
+        codes_16: wide_codes::<I>(),
         fixed_f16: fixed_16::<I, f16>(),
         fixed_bf16: fixed_16::<I, bf16>(),
     }
@@ -99,7 +102,16 @@ const fn fixed<I: InstructionSet, T: FixedPoint>(max_abs: fn(&[T]) -> u32) -> Fi
         largest_finite: non_finite::largest_finite,
         encode_counted: non_finite::encode,
         decode_counted: non_finite::decode,
+        encode_codes: compile!(I: portable::encode_codes; input: &[T], factor: f64, vector: &mut [u8]),
+        decode_codes_8: compile!(I: portable::decode_codes::<T, Code>; vector: &[u8], unscale: super::Unscale, output: &mut [T]),
+        decode_codes_16: compile!(I: portable::decode_codes::<T, CodeSum>; vector: &[u8], unscale: super::Unscale, output: &mut [T]),
     }
+}
+
+/// Codes whose results are what a partial result is: the lanes, exactly.
+const fn wide_codes<I: InstructionSet>() -> Combine {
+    let codes = combine::<I, Code, Sum>("codes, summed in 16 bits");
+    Combine { result_size: size_of::<CodeSum>(), load: codes.load_partial, ..codes }
 }
 
 const fn float<I: InstructionSet, T: Number>(fixed: Option<FixedKernels<T>>) -> ElementKernels<T> {
@@ -138,6 +150,7 @@ const fn combine<I: InstructionSet, T: Number, O: Operator<T::Lane>>(name: &'sta
     Combine {
         name,
         wire_size: size_of::<T>(),
+        result_size: size_of::<T>(),
         lane_size: size_of::<T::Lane>(),
         partial_size: size_of::<T::Lane>(),
         store: compile!(I: portable::store::<T>; lanes: &mut [u8], vector: &[u8]),

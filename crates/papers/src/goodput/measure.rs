@@ -123,7 +123,7 @@ impl Goodput {
             traffic: if run.congested { vec![self.background()] } else { Vec::new() },
             faults: Vec::new(),
             transport: Default::default(),
-            switches: Switches { options: switches, cores: None },
+            switches: Switches { options: switches, cores: None, accelerator: None },
             report: Default::default(),
         })
     }

@@ -255,7 +255,7 @@ impl Op {
     /// How hosts or switches scale a block; `None` where sums are not in fixed point.
     fn scale(&self, agreed: Option<BlockExponent>, world_size: u16) -> Option<Scale> {
         let agreed = || agreed.expect("scaled blocks are sent when their exponent is agreed");
-        self.encoding.is_scaled.then(|| Scale::new(agreed(), world_size))
+        self.encoding.is_scaled.then(|| self.encoding.scale(agreed(), world_size))
     }
 }
 

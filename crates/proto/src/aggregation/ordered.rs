@@ -206,7 +206,7 @@ impl OrderedAccumulator {
 
     /// Keeps a result in place of the contributions, as it came: a vector of a host's size.
     pub fn replace(&mut self, block: usize, vector: &[u8]) {
-        let size = self.rule(block).size(VectorFormat::Host);
+        let size = self.rule(block).result_size();
         self.blocks[block].elements = (vector.len() / size) as u32;
         let start = self.lanes(block, 0).start;
         self.memory_mut()[start..start + vector.len()].copy_from_slice(vector);

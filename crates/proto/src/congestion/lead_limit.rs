@@ -24,7 +24,7 @@ pub struct LeadLimit {
 
 impl LeadLimit {
     /// A limit that begins at `initial` blocks, or at `most` if that is 0. The weight of a round is in thousandths: 125
-    /// in section V-A.
+    /// in section V-A. `beta` begins at 0: see [`beginning_at`](LeadLimit::beginning_at).
     pub fn new(initial: u64, most: u16, weight_permille: u64, is_enforced: bool) -> LeadLimit {
         let most = f64::from(most.max(1));
         LeadLimit {
@@ -35,6 +35,11 @@ impl LeadLimit {
             weight: Real(weight_permille as f64 / 1000.0),
             round_end: None,
         }
+    }
+
+    /// The same limit, whose `beta` begins at this share.
+    pub fn beginning_at(self, beta: f64) -> LeadLimit {
+        LeadLimit { shortage: MarkedShare::new(beta), ..self }
     }
 
     /// How many blocks beyond the last result may be sent.

@@ -4,6 +4,7 @@
 //! | file | algorithm | who uses it by default |
 //! |---|---|---|
 //! | [`dctcp`] | additive increase, cuts in proportion to the share of marks (RFC 8257) | ring, SparCML, background flows |
+//! | [`cubic`] | a cubic of the time since the last loss; marks are not read (RFC 9438) | nobody |
 //! | [`aimd`] | additive increase, halved by marks and losses | ATP |
 //! | [`progress_aware`] | DCTCP whose cuts depend on how far a rank is ahead | PA-ATP (its CWD) |
 //! | [`lead_limit`] | not a [`Controller`]: how far a rank may be ahead of the last result | PA-ATP (its AWD) |
@@ -21,6 +22,7 @@
 
 pub(crate) mod aimd;
 mod bookkeeping;
+pub(crate) mod cubic;
 pub mod dctcp;
 pub(crate) mod fixed;
 pub(crate) mod lead_limit;
@@ -50,6 +52,7 @@ use crate::contract::time::{Span, Time};
 /// Every algorithm that can be chosen by name.
 pub const ALGORITHMS: &[Algorithm] = &[
     aimd::ALGORITHM,
+    cubic::ALGORITHM,
     dctcp::ALGORITHM,
     fixed::ALGORITHM,
     measured::ALGORITHM,
@@ -70,7 +73,20 @@ const fn names() -> [&'static str; ALGORITHMS.len()] {
     names
 }
 
-/// What a sender tells, and what it asks. All methods take constant time.
+/// What a sender tells, and what it asks. All methods take constant time. Not every sender has everything to tell: a
+/// controller must do without what its sender never calls.
+///
+/// | called by | ring and SparCML (`reliability/link`) | SwitchML, Flare, parameter servers (`aggregation/slots`) | ATP and PA-ATP (`aggregation/best_effort`) | flows of the simulator |
+/// |---|---|---|---|---|
+/// | [`on_ack`](Self::on_ack), [`on_loss`](Self::on_loss) | yes | yes; a result is the acknowledgement | yes | yes |
+/// | [`on_timeout`](Self::on_timeout) | yes | no: each packet that timed out is a loss | yes | yes |
+/// | [`on_spurious`](Self::on_spurious), [`on_loss_confirmed`](Self::on_loss_confirmed) | yes | no | yes | no |
+/// | [`on_idle`](Self::on_idle) | yes | yes | no | no |
+/// | [`on_limited`](Self::on_limited) | no | yes | no | no |
+/// | [`on_late_mark`](Self::on_late_mark) | no | no | yes | no |
+/// | [`pace_percent`](Self::pace_percent) | yes | no | no | no |
+///
+/// PANAMA tells a [`RankSynchronous`] controller instead.
 pub trait Controller: ControllerState + fmt::Debug + Send {
     /// How many packets may be under way, rounded down.
     fn window(&self) -> u64;
@@ -179,6 +195,8 @@ pub struct Settings {
     pub cut_rule: CutRule,
     /// [`progress_aware`] doubles after the first mark, too.
     pub always_doubles: bool,
+    /// The share of marked packets, in thousandths, with which [`progress_aware`] begins: `alpha`.
+    pub first_alpha_permille: u16,
 }
 
 impl Settings {
@@ -192,6 +210,7 @@ impl Settings {
             halve_on: HalveOn::Any,
             cut_rule: CutRule::Plain,
             always_doubles: false,
+            first_alpha_permille: 0,
         }
     }
 }

@@ -52,7 +52,7 @@ impl ProgressAware {
             settings: *settings,
             window: Real(settings.limits.initial.into()),
             threshold: Real(f64::INFINITY),
-            marks: MarkedShare::new(0.0),
+            marks: MarkedShare::new(f64::from(settings.first_alpha_permille) / 1000.0),
             round_end: 0,
             guard: CutGuard::default(),
             before_loss: None,

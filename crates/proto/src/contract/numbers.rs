@@ -1,7 +1,7 @@
 //! How the elements of a collective travel, and which kernels add them. Both follow from the collective's type and
 //! operator, and from the job's choice of how floats are summed.
 
-use tributary_numeric::{self as numeric, Combine, DType, Fixed16, ReduceOp};
+use tributary_numeric::{self as numeric, BlockExponent, CodeWidth, Combine, DType, Fixed16, ReduceOp, Scale};
 
 use crate::contract::custom_op::CustomOps;
 use crate::contract::options::{Kind, OptionSpec, Options};
@@ -16,22 +16,43 @@ pub enum Numbers {
     /// 32-bit fixed point, with a block exponent that ranks agree on (SwitchML §4.6). Hosts encode binary32. 16-bit
     /// floats travel in their own two bytes, and switches convert them to fixed point and back.
     Fixed,
+    /// Codes of 8 bits against the range of a block, on which ranks agree as they do on the exponent of fixed point.
+    /// Hosts get the sums of codes in this width.
+    Int8(CodeWidth),
 }
 
 impl Numbers {
     /// The option, for protocols that leave the choice to people.
     pub const OPTION: OptionSpec = OptionSpec {
         name: "numbers",
-        kind: Kind::Choice(&["float", "fixed"]),
+        kind: Kind::Choice(&["float", "fixed", "int8"]),
         default: "float",
-        help: "sum floats as floats, or in 32-bit fixed point as in the paper",
+        help: "sum floats as floats, in 32-bit fixed point as in the paper, or as codes of 8 bits",
+    };
+
+    /// The option for the width of the sums of codes, for the same protocols.
+    pub const DOWN: OptionSpec = OptionSpec {
+        name: "down",
+        kind: Kind::Choice(&["8", "16"]),
+        default: "8",
+        help: "with numbers=int8: the bits of a sum on its way down",
     };
 
     /// The value that was chosen.
     pub fn chosen(options: &Options) -> Numbers {
         match options.choice(Numbers::OPTION.name) {
             "fixed" => Numbers::Fixed,
+            "int8" if options.choice(Numbers::DOWN.name) == "16" => Numbers::Int8(CodeWidth::Sixteen),
+            "int8" => Numbers::Int8(CodeWidth::Eight),
             _ => Numbers::Float,
+        }
+    }
+
+    /// Checks that the width of sums is chosen for codes only.
+    pub fn check_together(options: &Options) -> Result<(), String> {
+        match options.choice(Numbers::DOWN.name) == "16" && !matches!(Numbers::chosen(options), Numbers::Int8(_)) {
+            true => Err("down=16 is for sums of codes: add numbers=int8, or leave down out".to_owned()),
+            false => Ok(()),
         }
     }
 }
@@ -92,7 +113,10 @@ pub struct Encoding {
     pub is_ordered: bool,
     /// The number of the custom operator that combines vectors, if one does; for real elements only.
     pub custom_op: Option<u8>,
+    /// What floats are summed as.
+    numbers: Numbers,
     wire_size: usize,
+    result_size: usize,
     partial_size: usize,
     /// The number of elements of a block is a multiple of this.
     granule: usize,
@@ -126,26 +150,32 @@ impl Encoding {
             is_scaled,
             is_ordered,
             custom_op,
+            numbers: Numbers::Float,
             wire_size: 1,
+            result_size: 1,
             partial_size: 1,
             granule,
         })
     }
 
-    /// The encoding of a collective; `None` if the collective has no meaning, or fixed point cannot hold it.
+    /// The encoding of a collective; `None` if the collective has no meaning, or fixed point or codes cannot hold it.
     #[inline]
     pub fn new(values: Values, numbers: Numbers, spec: &Spec) -> Option<Encoding> {
         let Spec { dtype, op, .. } = *spec;
-        let is_scaled = dtype.is_float() && numbers == Numbers::Fixed;
-        let real = match is_scaled {
-            true if numeric::has_fixed_point(dtype, op) => numeric::fixed(),
-            true => return None,
-            false => numeric::native(dtype, op)?,
+        let is_scaled = dtype.is_float() && numbers != Numbers::Float;
+        let real = match numbers {
+            _ if is_scaled && !numeric::has_fixed_point(dtype, op) => return None,
+            Numbers::Fixed if is_scaled => numeric::fixed(),
+            Numbers::Int8(width) if is_scaled => numeric::codes(width),
+            _ => numeric::native(dtype, op)?,
         };
         let is_ordered = !is_scaled && is_ordered(dtype, op);
-        let at_switch = if is_scaled { values.fixed_16(dtype) } else { None };
+        let at_switch = if is_scaled && numbers == Numbers::Fixed { values.fixed_16(dtype) } else { None };
         let combine = if values == Values::Elements { real } else { &FINGERPRINTS };
-        let wire_size = if at_switch.is_some() { dtype.size() } else { real.wire_size };
+        let (wire_size, result_size) = match at_switch {
+            Some(_) => (dtype.size(), dtype.size()),
+            None => (real.wire_size, real.result_size),
+        };
         let partial_size = real.partial_size;
         let (custom_op, granule) = (None, 1);
         Some(Encoding {
@@ -155,7 +185,9 @@ impl Encoding {
             is_scaled,
             is_ordered,
             custom_op,
+            numbers,
             wire_size,
+            result_size,
             partial_size,
             granule,
         })
@@ -165,21 +197,44 @@ impl Encoding {
     /// operator's elements.
     #[inline]
     pub fn block_elements(&self, payload_bytes: usize, narrow: NarrowBlocks) -> u32 {
-        let size = if narrow == NarrowBlocks::Half { self.partial_size } else { self.wire_size };
+        let size = match narrow {
+            NarrowBlocks::Half => self.partial_size,
+            NarrowBlocks::Full => self.wire_size.max(self.result_size),
+        };
         let elements = payload_bytes / size;
         (elements - elements % self.granule).max(self.granule) as u32
     }
 
-    /// Bytes on the wire of a host's vector, or of a result.
+    /// How a block is scaled whose exponent ranks have agreed on, if sums are scaled.
+    pub fn scale(&self, block: BlockExponent, world_size: u16) -> Scale {
+        match self.numbers {
+            Numbers::Int8(width) => Scale::codes(block, world_size, width),
+            Numbers::Float | Numbers::Fixed => Scale::new(block, world_size),
+        }
+    }
+
+    /// Bytes on the wire of a host's vector.
     #[inline]
     pub fn wire_len(&self, elements: usize) -> usize {
         self.wire_size * elements
     }
 
-    /// Bytes in a packet buffer of a host's vector, or of a result.
+    /// Bytes in a packet buffer of a host's vector.
     #[inline]
     pub fn buffer_len(&self, elements: usize) -> usize {
         self.values.buffer_len(self.wire_size, elements)
+    }
+
+    /// Bytes on the wire of a result: those of a host's vector, except for codes.
+    #[inline]
+    pub fn result_wire_len(&self, elements: usize) -> usize {
+        self.result_size * elements
+    }
+
+    /// Bytes in a packet buffer of a result.
+    #[inline]
+    pub fn result_buffer_len(&self, elements: usize) -> usize {
+        self.values.buffer_len(self.result_size, elements)
     }
 
     /// Bytes on the wire of a partial result between switches, which keeps full precision.

@@ -12,6 +12,10 @@ use crate::contract::custom_op::CustomOps;
 use crate::contract::sum_tree::SumOrder;
 use crate::contract::time::Span;
 
+/// The word of a choice for the paper's own rule to the letter where ours does more, so that the two can be compared. It
+/// promises only what the paper's does: on bad networks a job may not end, so random scenarios leave it out.
+pub const TO_THE_LETTER: &str = "paper";
+
 /// The values that an option may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {

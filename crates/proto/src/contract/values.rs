@@ -57,6 +57,7 @@ impl Values {
 pub static FINGERPRINTS: Combine = Combine {
     name: "fingerprints",
     wire_size: FINGERPRINT_LEN,
+    result_size: FINGERPRINT_LEN,
     lane_size: FINGERPRINT_LEN,
     partial_size: FINGERPRINT_LEN,
     store: copy,
@@ -75,6 +76,7 @@ pub static FINGERPRINTS: Combine = Combine {
 pub static OPAQUE: Combine = Combine {
     name: "custom operator",
     wire_size: 1,
+    result_size: 1,
     lane_size: 1,
     partial_size: 1,
     store: copy,

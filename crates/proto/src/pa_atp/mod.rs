@@ -76,6 +76,12 @@ pub static PROTOCOL: Protocol = Protocol {
                     help: "blocks that a worker may be ahead at first (the paper's AWD); 0: as many as it has slots",
                 },
                 OptionSpec {
+                    name: "first_share_permille",
+                    kind: Kind::Count { least: 0, most: 1000 },
+                    default: "0",
+                    help: "the share of marks with which both windows' averages begin (the paper's alpha and beta)",
+                },
+                OptionSpec {
                     name: "aecn_weight_permille",
                     kind: Kind::Count { least: 1, most: 1000 },
                     default: "125",
@@ -96,6 +102,7 @@ fn settings(job: &JobConfig) -> Settings {
             _ => CutRule::Printed,
         },
         always_doubles: options.choice("doubles") == "always",
+        first_alpha_permille: options.count("first_share_permille") as u16,
         ..best_effort::settings(job, LEAST_WINDOW)
     }
 }
@@ -103,5 +110,6 @@ fn settings(job: &JobConfig) -> Settings {
 fn lead_limit(job: &JobConfig) -> LeadLimit {
     let options = &job.options;
     let (initial, weight) = (options.count("initial_ahead"), options.count("aecn_weight_permille"));
-    LeadLimit::new(initial, job.slots, weight, options.flag("limit"))
+    let beta = options.count("first_share_permille") as f64 / 1000.0;
+    LeadLimit::new(initial, job.slots, weight, options.flag("limit")).beginning_at(beta)
 }

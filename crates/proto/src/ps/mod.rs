@@ -247,9 +247,17 @@ pub static PROTOCOL: Protocol = Protocol {
     header_len: HEADER_LEN,
     options: OptionSet {
         simulated: SIMULATED_WINDOW,
+        together: Numbers::check_together,
         ..OptionSet::new(
             "ps",
-            &[Numbers::OPTION, NarrowBlocks::OPTION, WINDOW_OPTIONS[0], WINDOW_OPTIONS[1], Order::OPTION],
+            &[
+                Numbers::OPTION,
+                Numbers::DOWN,
+                NarrowBlocks::OPTION,
+                WINDOW_OPTIONS[0],
+                WINDOW_OPTIONS[1],
+                Order::OPTION,
+            ],
         )
     },
     numbers: Numbers::chosen,

@@ -26,9 +26,17 @@ pub static PROTOCOL: Protocol = Protocol {
     rooted_is_unicast: true,
     options: OptionSet {
         simulated: SIMULATED_WINDOW,
+        together: Numbers::check_together,
         ..OptionSet::new(
             "switchml",
-            &[Numbers::OPTION, NarrowBlocks::OPTION, WINDOW_OPTIONS[0], WINDOW_OPTIONS[1], Order::OPTION],
+            &[
+                Numbers::OPTION,
+                Numbers::DOWN,
+                NarrowBlocks::OPTION,
+                WINDOW_OPTIONS[0],
+                WINDOW_OPTIONS[1],
+                Order::OPTION,
+            ],
         )
     },
     numbers: Numbers::chosen,
@@ -48,7 +56,10 @@ pub(crate) fn check(protocol: &'static str, spec: &Spec, options: &Options) -> R
         return Ok(());
     }
     let (why, instead) = match Encoding::new(Values::Elements, Numbers::Float, spec) {
-        Some(_) => (" in fixed point", "choose numbers=float, or sum or average f32, f16 or bf16"),
+        Some(_) => match numbers {
+            Numbers::Int8(_) => (" in codes of 8 bits", "choose numbers=float, or sum or average f32, f16 or bf16"),
+            _ => (" in fixed point", "choose numbers=float, or sum or average f32, f16 or bf16"),
+        },
         None => ("", "band, bor and bxor are for integers"),
     };
     Err(Refusal { protocol, spec: *spec, why, instead })
@@ -84,7 +95,7 @@ impl Dialect for SwitchMlDialect {
     fn width(&self, children: usize, _world_size: u16) -> usize {
         match self.numbers {
             Numbers::Float => nodes_needed(children),
-            Numbers::Fixed => 1,
+            Numbers::Fixed | Numbers::Int8(_) => 1,
         }
     }
 

@@ -272,8 +272,7 @@ impl Tensor for FingerprintTensor {
             return;
         }
         let (words, hash) = (get(vector), self.block_hash(&block));
-        let safe = !self.spec.dtype.is_float()
-            || scale.shift <= Scale::new(self.largest_exponent(hash), self.world_size).shift;
+        let safe = !self.spec.dtype.is_float() || scale.shift <= scale.of_block(self.largest_exponent(hash)).shift;
         let first = !self.states.touches(&block);
         let right = words == self.all_words(factors(hash, Some(scale)));
         self.finish(block, words, safe && first && right);

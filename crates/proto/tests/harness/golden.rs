@@ -105,8 +105,13 @@ pub fn sent(host: &mut Box<dyn Host>, now: Time) -> Vec<u8> {
 
 /// A switch of that job, or of one of this many workers.
 pub fn switch(protocol: &Protocol, workers: u16, parent: Option<Parent>) -> Box<dyn Switch> {
+    switch_of(protocol, job(protocol), workers, parent)
+}
+
+/// A switch of another job.
+pub fn switch_of(protocol: &Protocol, job: JobConfig, workers: u16, parent: Option<Parent>) -> Box<dyn Switch> {
     let config = SwitchConfig {
-        job: job(protocol),
+        job,
         tree: TreeId(0),
         members: (0..workers).map(PortId).collect(),
         below: Below::workers(workers),

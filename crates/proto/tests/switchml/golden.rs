@@ -1,11 +1,13 @@
 //! The bytes of every kind of packet, as the machines write them.
 
 use tributary_numeric::ReduceOp;
+use tributary_proto::contract::config::{HostConfig, JobConfig};
 use tributary_proto::contract::host::{Collective, Host};
 use tributary_proto::contract::ids::{GroupId, Rank, TreeId};
 use tributary_proto::contract::packet::{Addr, Ecn, Packet};
 use tributary_proto::contract::switch::{Switch, Verdict};
 use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::contract::values::Values;
 use tributary_proto::switchml::PROTOCOL;
 use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 
@@ -69,6 +71,43 @@ fn every_kind() {
     assert_eq!(verdict, Verdict::Group(GroupId(0)));
     packets.push(("RESULT of the updates", result));
     check("switchml", &packets);
+}
+
+/// Sums of codes: a byte an element up, one or two down.
+#[test]
+fn codes() {
+    let mut packets = Vec::new();
+    for (down, what) in [
+        ("8", "RESULT of 8 bits: the sums are divided by 2 and rounded to even, and -128 is not finite"),
+        ("16", "RESULT of 16 bits, in a packet of its own: the last UPDATE has no room for it"),
+    ] {
+        let given = [("numbers", "int8"), ("down", down)].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let job = JobConfig { options: PROTOCOL.options.read(&given.into()).unwrap(), ..golden::job(&PROTOCOL) };
+        let host = |rank| PROTOCOL.host(Values::Elements, &HostConfig::worker(job.clone(), Rank(rank)));
+        let mut hosts = [host(0), host(1)];
+        let mut switch = golden::switch_of(&PROTOCOL, job.clone(), 2, None);
+        for (rank, host) in hosts.iter_mut().enumerate() {
+            host.submit(Time::ZERO, f32s(&[1.0, -2.0, 0.5, 3.0 + rank as f32, f32::NAN])).unwrap();
+        }
+        let probes = hosts.each_mut().map(|host| sent(host, Time::ZERO));
+        processed(&mut switch, 0, &probes[0]);
+        let (_, agreed) = processed(&mut switch, 1, &probes[1]);
+        for host in &mut hosts {
+            let packet = Packet { bytes: &agreed, wire_len: agreed.len(), ecn: Ecn::NotCapable };
+            host.handle_packet(Time::ZERO, Addr::Switch(TreeId(0)), packet).unwrap();
+        }
+        let updates = hosts.each_mut().map(|host| sent(host, Time::ZERO));
+        if down == "8" {
+            packets.push(("PROBE of rank 1: 5 elements, exponent 2, one is not finite", probes[1].clone()));
+            packets.push(("UPDATE of rank 1: codes of the range 4; -128 is not finite", updates[1].clone()));
+        }
+        processed(&mut switch, 0, &updates[0]);
+        let (verdict, result) = processed(&mut switch, 1, &updates[1]);
+        let fits = down == "8";
+        assert_eq!(verdict, if fits { Verdict::Group(GroupId(0)) } else { Verdict::Consume });
+        packets.push((what, if fits { result } else { notice(&mut switch) }));
+    }
+    check("switchml_codes", &packets);
 }
 
 /// What differs where one rank is the root: the operator, and where the root is named.

@@ -5,6 +5,7 @@ mod harness;
 
 mod appendix_a;
 mod broadcasts;
+mod codes;
 mod failure;
 mod faults;
 mod floats;

@@ -1,13 +1,17 @@
-//! `[switches.cores]`: switches whose handlers run on cores and take time.
+//! Switches whose programs take time: on cores, `[switches.cores]`, or behind an accelerator, `[switches.accelerator]`.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::Bytes;
+use tributary_proto::contract::time::Span;
+
+use super::{Bytes, DataRate, Duration};
 use super::{ConfigError, invalid};
 use crate::cores::prices::Code;
 use crate::cores::{Fetching, Shape, Subset};
+use crate::engine::Accelerator;
+use crate::topology::{Graph, Rate};
 
 /// The cores on which a block's handlers may run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -142,5 +146,69 @@ impl CoresSection {
             cold_start: u64::from(self.cold_misses) * u64::from(self.miss_cycles) * cycle,
             ..Shape::ideal(self.clusters, self.cores, subset)
         })
+    }
+}
+
+/// `[switches.accelerator]`: the time of a packet for a program between its arrival and the program.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct AcceleratorSection {
+    /// The same for each packet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Duration>,
+    /// That of PANAMA's accelerator of `dataplanes/panama`, by the switch's ports: the width of its bus.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bus_bits: Option<u32>,
+    /// Its clock.
+    #[serde(default = "prototype_mhz")]
+    pub clock_mhz: u32,
+}
+
+/// The clock of the paper's prototype (PANAMA §6).
+fn prototype_mhz() -> u32 {
+    200
+}
+
+impl AcceleratorSection {
+    /// What packets pass in the switches of a network; an error if the design has no such accelerator.
+    pub fn kind(&self, graph: &Graph) -> Result<Accelerator, ConfigError> {
+        match (self.latency, self.bus_bits) {
+            (Some(latency), None) => Ok(Accelerator::Fixed(latency.0)),
+            (None, Some(bits)) => self.design(bits, graph),
+            _ => Err(invalid(
+                "switches.accelerator needs either latency, or bus_bits for our hardware design: only one of the two",
+            )),
+        }
+    }
+
+    fn design(&self, bus_bits: u32, graph: &Graph) -> Result<Accelerator, ConfigError> {
+        if !bus_bits.is_power_of_two() || !(64..=512).contains(&bus_bits) {
+            return Err(invalid(format!("switches.accelerator: bus_bits = {bus_bits}: it is 64, 128, 256 or 512")));
+        }
+        if !(1..=10_000).contains(&self.clock_mhz) {
+            return Err(invalid(format!("switches.accelerator: clock_mhz = {}: it is 1 to 10,000", self.clock_mhz)));
+        }
+        for switch in (0..graph.switches()).map(|index| graph.switch(index)) {
+            let edges = || graph.edges().iter().filter(|edge| [edge.a, edge.b].contains(&switch));
+            let (ports, measured) = (edges().count(), Accelerator::MEASURED_PORTS);
+            if !measured.contains(&ports) {
+                let (name, least, most) = (graph.name(switch), measured.start(), measured.end());
+                return Err(invalid(format!(
+                    "switches.accelerator: {name} has {ports} ports, and the design was measured with {least} to {most}: \
+                     write latency in place of bus_bits"
+                )));
+            }
+            // Equation 1 of PANAMA's appendix A.
+            let bus = Rate(u64::from(bus_bits) * u64::from(self.clock_mhz) * 1_000_000);
+            if let Some(link) = edges().map(|edge| edge.a_to_b.rate.max(edge.b_to_a.rate)).find(|&rate| rate > bus) {
+                return Err(invalid(format!(
+                    "switches.accelerator: a bus of {bus_bits} bits at {} MHz carries {}, and a link {}",
+                    self.clock_mhz,
+                    DataRate(bus),
+                    DataRate(link)
+                )));
+            }
+        }
+        Ok(Accelerator::Design { cycle: Span(PICOSECONDS / u64::from(self.clock_mhz)) })
     }
 }

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use tributary_control::config::OptionTable;
 use tributary_proto::contract::time::Span;
 
-pub use cores::{CoresSection, Full, SubsetName};
+pub use cores::{AcceleratorSection, CoresSection, Full, SubsetName};
 pub use job::{
     CollectiveKind, ExpressionSource, JobSection, OperatorSource, ParameterServers, RootChoice, ServerWord,
     StragglerSection, Timeouts,
@@ -51,7 +51,7 @@ pub struct Config {
     /// Other traffic on the network.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub traffic: Vec<TrafficSection>,
-    /// The memory and cores of switches, the same in all switches.
+    /// The memory, cores and accelerators of switches, the same in all switches.
     #[serde(default, skip_serializing_if = "is_default")]
     pub switches: Switches,
     /// The behaviour of flows under DCTCP.
@@ -71,6 +71,9 @@ pub struct Switches {
     /// The cores on which handlers run and take time: `[switches.cores]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<CoresSection>,
+    /// The accelerator before their programs: `[switches.accelerator]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accelerator: Option<AcceleratorSection>,
     /// Options of memory that jobs share, by protocol: `[switches.NAME]`.
     #[serde(flatten)]
     pub options: BTreeMap<String, OptionTable>,

@@ -1,5 +1,5 @@
 //! The costs of the handlers' operations: `experiments/pspin-cycles.csv`, which was counted by running them
-//! (`docs/pspin.md`).
+//! (`dataplanes/pspin/README.md`).
 
 use tributary_numeric::DType;
 use tributary_proto::contract::work::{Needs, Work};

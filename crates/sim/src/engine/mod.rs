@@ -4,6 +4,7 @@
 //! pipelines, one for each tree of a job. The files here hold data and what needs no more than that; what a simulation does
 //! with all of it is in `steps`.
 
+mod accelerator;
 mod cluster;
 mod cores;
 mod custom_op;
@@ -18,6 +19,7 @@ mod steps;
 mod switch;
 mod traffic;
 
+pub(crate) use accelerator::Accelerator;
 pub(crate) use cluster::{Arrival, HostLimits};
 pub(crate) use cores::{CoresSpec, SwitchCores};
 pub use custom_op::{CustomOp, Data, Magnitudes};

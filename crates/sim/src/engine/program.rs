@@ -9,7 +9,7 @@ use tributary_proto::contract::metric::{self, Metric};
 use tributary_proto::contract::options::Defaults;
 use tributary_proto::contract::pipeline::InstalledJob;
 use tributary_proto::contract::protocol::Protocol;
-use tributary_proto::contract::switch::SwitchReport;
+use tributary_proto::contract::switch::{Switch, SwitchReport};
 use tributary_proto::contract::values::Values;
 use tributary_proto::switch_options::SwitchOptions;
 
@@ -117,6 +117,10 @@ impl Program {
     }
 
     pub(super) fn install(&self, switch: &mut SwitchNode) {
+        self.install_machine(switch, self.protocol.switch(self.values, &self.config));
+    }
+
+    pub(super) fn install_machine(&self, switch: &mut SwitchNode, machine: Option<Box<dyn Switch>>) {
         let (config, lane) = (&self.config, self.config.tree.index());
         while switch.pipelines.len() <= lane {
             switch.pipelines.push(Default::default());
@@ -126,7 +130,7 @@ impl Program {
             key: config.job.key,
             members: config.members.clone(),
             others: config.parent.iter().map(|parent| parent.port).collect(),
-            machine: self.protocol.switch(self.values, config),
+            machine,
         };
         switch.pipelines[lane].install(config.job.job, installed);
     }

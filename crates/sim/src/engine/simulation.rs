@@ -10,8 +10,9 @@ use tributary_numeric::prefetch;
 use tributary_proto::contract::host::Upcoming;
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::switch::MIN_TRANSMIT_LEN;
-use tributary_proto::contract::time::Time;
+use tributary_proto::contract::time::{Span, Time};
 
+use super::accelerator::{Accelerator, InAccelerator};
 use super::cluster::Cluster;
 use super::endpoint::Endpoint;
 use super::faults::{Action, Failures, PermanentLosses, Schedule};
@@ -50,6 +51,8 @@ pub struct Settings {
     pub transport: TransportSettings,
     /// The settings of memory that a protocol's jobs share in a switch.
     pub shared: SharedSettings,
+    /// What packets pass before a switch's programs, if that takes time.
+    pub accelerator: Option<Accelerator>,
 }
 
 impl Default for Settings {
@@ -62,6 +65,7 @@ impl Default for Settings {
             lossless: None,
             transport: TransportSettings::default(),
             shared: SharedSettings::default(),
+            accelerator: None,
         }
     }
 }
@@ -106,7 +110,10 @@ impl Simulation {
             .map(|index| {
                 let node = graph.switch(index);
                 let divisor = divisors[usize::from(graph.level(node))];
-                SwitchNode::new(node, index, Chooser::new(settings.balancing, settings.seed, index, divisor))
+                let chooser = Chooser::new(settings.balancing, settings.seed, index, divisor);
+                let ports = fabric.ports(node).len();
+                let accelerator = settings.accelerator.map(|kind| Box::new(InAccelerator::new(kind, ports)));
+                SwitchNode { accelerator, ..SwitchNode::new(node, index, chooser) }
             })
             .collect();
         Simulation {
@@ -134,6 +141,12 @@ impl Simulation {
     /// The network's shape.
     pub fn graph(&self) -> &Graph {
         &self.graph
+    }
+
+    /// The most that a packet waits before a switch's programs while nothing else does, in any switch.
+    pub fn accelerator_latency(&self) -> Span {
+        let ports = self.switches.iter().map(|switch| self.fabric.ports(switch.forwarding.node).len()).max();
+        self.settings.accelerator.map_or(Span::ZERO, |kind| kind.longest(ports.unwrap_or(0)))
     }
 
     /// Events so far.

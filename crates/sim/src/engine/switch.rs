@@ -11,6 +11,7 @@ use tributary_proto::contract::time::Time;
 use tributary_proto::contract::wire::Common;
 use tributary_proto::protocols;
 
+use super::accelerator::InAccelerator;
 use super::cores::SwitchCores;
 use super::records::{JobIndex, Scratch};
 use crate::net::{Fabric, Origin, Packet, PacketFlags, Queues};
@@ -27,18 +28,27 @@ pub struct SwitchNode {
     pub rejected_packets: u64,
     /// The cores on which its programs run, if running takes time.
     pub(super) cores: Option<Box<SwitchCores>>,
+    /// The accelerator before its programs, if that takes time.
+    pub(super) accelerator: Option<Box<InAccelerator>>,
 }
 
 impl SwitchNode {
     /// A switch without programs.
     pub fn new(node: NodeId, index: u32, chooser: Chooser) -> SwitchNode {
         let forwarding = Forwarding::new(node, index, chooser);
-        SwitchNode { forwarding, pipelines: Vec::new(), rejected_packets: 0, cores: None }
+        SwitchNode { forwarding, pipelines: Vec::new(), rejected_packets: 0, cores: None, accelerator: None }
     }
 
-    /// Gives a packet to its program.
+    /// Gives a packet to its program, now or when it has passed the accelerator.
     pub fn process(&mut self, fabric: &mut Fabric, table: &Table, from: LinkId, packet: Packet, scratch: &mut Scratch) {
         fabric.record_delivered(self.forwarding.node, &packet);
+        match &mut self.accelerator {
+            Some(accelerator) => accelerator.push(fabric.now, from, packet),
+            None => self.run_program(fabric, table, from, packet, scratch),
+        }
+    }
+
+    fn run_program(&mut self, fabric: &mut Fabric, table: &Table, from: LinkId, packet: Packet, scratch: &mut Scratch) {
         let lane = packet.lane;
         let Some(pipeline) = self.pipelines.get_mut(usize::from(lane)) else {
             self.rejected_packets += 1;
@@ -72,6 +82,9 @@ impl SwitchNode {
     /// Runs the timers of all programs.
     pub fn handle_timeout(&mut self, fabric: &mut Fabric, table: &Table, scratch: &mut Scratch) {
         self.run_cores(fabric, table, scratch);
+        while let Some((from, packet)) = self.accelerator.as_mut().and_then(|it| it.pop_due(fabric.now)) {
+            self.run_program(fabric, table, from, packet, scratch);
+        }
         for (lane, pipeline) in (0..).zip(&mut self.pipelines) {
             let mut lane =
                 Lane { forwarding: &mut self.forwarding, fabric, table, lane, scratch, arrived: None, fresh: false };
@@ -83,7 +96,7 @@ impl SwitchNode {
     /// set for then, or for an earlier timer of another pipeline.
     #[inline]
     pub fn next_timeout(&self, lane: u8, limit: Time) -> Option<Time> {
-        if self.cores.is_some() {
+        if self.cores.is_some() || self.accelerator.is_some() {
             return self.next_timeout_of_all();
         }
         self.pipelines.get(usize::from(lane))?.poll_timeout_before(limit)
@@ -92,7 +105,9 @@ impl SwitchNode {
     /// The same, after the timers of all pipelines have run.
     pub fn next_timeout_of_all(&self) -> Option<Time> {
         let cores = self.cores.as_ref().and_then(|cores| cores.next_time());
-        self.pipelines.iter().filter_map(|pipeline| pipeline.poll_timeout()).chain(cores).min()
+        let accelerator = self.accelerator.as_ref().and_then(|accelerator| accelerator.next_time());
+        let timers = self.pipelines.iter().filter_map(|pipeline| pipeline.poll_timeout());
+        timers.chain(cores).chain(accelerator).min()
     }
 
     /// The processor, if programs run on one.

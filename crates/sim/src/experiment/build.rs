@@ -12,8 +12,9 @@ use super::training;
 use crate::config::{
     Config, ConfigError, Duration, Hosts, JobSection, RootChoice, StragglerSection, SwitchName, invalid,
 };
-use crate::engine::{JobPlan, Noise, Settings, SharedSettings, Simulation};
+use crate::engine::{Accelerator, JobPlan, Noise, Settings, SharedSettings, Simulation};
 use crate::rng::{Purpose, Rng};
+use crate::topology::Graph;
 
 /// The network of a file with its jobs, traffic and faults, at time zero.
 pub fn build(config: &Config) -> Result<Simulation, ConfigError> {
@@ -31,6 +32,7 @@ pub fn build(config: &Config) -> Result<Simulation, ConfigError> {
         lossless: config.network.lossless(&graph)?,
         transport: transport(config)?,
         shared: shared(config)?,
+        accelerator: accelerator(config, &graph)?,
     };
     let mut hosts = Allocation::new(graph.hosts(), config.seed);
     let mut simulation = Simulation::new(graph, settings);
@@ -64,6 +66,14 @@ pub fn build(config: &Config) -> Result<Simulation, ConfigError> {
     }
     training::schedule_arrivals(&mut simulation, config, &mut hosts)?;
     Ok(simulation)
+}
+
+fn accelerator(config: &Config, graph: &Graph) -> Result<Option<Accelerator>, ConfigError> {
+    let Some(section) = &config.switches.accelerator else { return Ok(None) };
+    if config.switches.cores.is_some() {
+        return Err(invalid("switches have either cores or an accelerator: leave one of the two tables out"));
+    }
+    section.kind(graph).map(Some)
 }
 
 /// The settings of memory that jobs share in switches, for the longest packets of any job.

@@ -31,7 +31,8 @@ pub(super) fn pool_size_of(
     (options, world_size): (&Options, usize),
     trees: usize,
 ) -> Result<u16, ConfigError> {
-    let wait = switch_options(config)?.derive(section.protocol, |shared| shared.longest_wait).unwrap_or_default();
+    let longest_wait = switch_options(config)?.derive(section.protocol, |shared| shared.longest_wait);
+    let wait = longest_wait.unwrap_or_default() + simulation.accelerator_latency();
     let world_size = u16::try_from(world_size).unwrap_or(u16::MAX);
     let result = (section.protocol.options.packets_of_a_result)(options, world_size, section.elements_per_packet);
     let path = Path { graph: simulation.graph(), wait, legs: legs(section) };
@@ -227,7 +228,7 @@ fn packet_bytes(section: &JobSection, config: &Config) -> Result<u64, ConfigErro
 /// The longest path of a job's blocks.
 struct Path<'a> {
     graph: &'a Graph,
-    /// The time that waiting adds at each hop (Canary §3.2.2).
+    /// The time that waiting adds at each hop (Canary §3.2.2), the accelerator's included.
     wait: Span,
     /// As of [`legs`].
     legs: u64,

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::flows::flows_under;
 use super::{CoresSample, LinkSample, Report, Samples};
 use crate::cores::steps::Kind;
 use crate::engine::Occupancy;
@@ -42,14 +43,16 @@ impl Report {
             let seconds = self.flow_rows.iter().filter(|row| row.kind == kind).map(|row| row.seconds).collect();
             let points =
                 quantiles(seconds).into_iter().map(|[share, seconds]| [1e6 * seconds, 100.0 * share]).collect();
-            Series::new(if kind == "dctcp" { "flows under DCTCP".into() } else { format!("{kind}s") }, points)
+            Series::new(if kind == "message" { "messages".into() } else { flows_under(kind) }, points)
         };
+        let transport = self.transport.as_ref().map(|transport| transport.congestion_control);
+        let kinds = ["message"].into_iter().chain(transport);
         Figure {
             title: "Completion times of messages and flows".into(),
             x: "us".into(),
             y: "complete, %".into(),
             log_x: true,
-            series: ["message", "dctcp"].map(line).into_iter().filter(|line| !line.points.is_empty()).collect(),
+            series: kinds.map(line).filter(|line| !line.points.is_empty()).collect(),
             marks: Vec::new(),
         }
     }

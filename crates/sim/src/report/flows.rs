@@ -1,6 +1,7 @@
-//! Messages and flows under DCTCP in a report: completion times, of flows by size.
+//! Messages and flows under a transport in a report: completion times, of flows by size.
 
 use serde::Serialize;
+use tributary_proto::congestion::dctcp;
 use tributary_proto::contract::ids::NodeId;
 
 use super::percentile;
@@ -26,7 +27,7 @@ pub struct FlowReport {
 /// One finished message.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FlowRow {
-    /// "message" or "dctcp".
+    /// "message", or the name of a flow's congestion controller.
     pub kind: &'static str,
     /// Sender.
     pub src: u32,
@@ -69,9 +70,16 @@ pub(super) fn message_report(flows: usize, rows: &[FlowRow]) -> Option<FlowRepor
     })
 }
 
-/// All flows under DCTCP.
+/// How texts call flows under a congestion controller.
+pub(super) fn flows_under(name: &str) -> String {
+    if name == dctcp::ALGORITHM.name { "flows under DCTCP".into() } else { format!("flows under {name}") }
+}
+
+/// All flows under the transport.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TransportReport {
+    /// The congestion controller of all of them.
+    pub congestion_control: &'static str,
     /// Flows that began.
     pub started: usize,
     /// Flows all of whose bytes arrived.
@@ -114,7 +122,7 @@ pub(super) fn transport_rows(simulation: &Simulation) -> Vec<FlowRow> {
             // A sender that died has forgotten its flows.
             let started = simulation.transport(arrived.from)?.started().get(arrived.flow as usize)?;
             Some(FlowRow {
-                kind: "dctcp",
+                kind: simulation.congestion_control().name,
                 src: arrived.from.0,
                 dst: host.0,
                 bytes: started.bytes,
@@ -130,6 +138,7 @@ pub(super) fn transport_report(simulation: &Simulation, rows: &[FlowRow]) -> Opt
     let ends = || (0..simulation.graph().hosts()).filter_map(|host| simulation.transport(NodeId(host)));
     let started = ends().map(|end| end.started().len()).sum();
     (started > 0).then(|| TransportReport {
+        congestion_control: simulation.congestion_control().name,
         started,
         finished: rows.len(),
         retransmissions: ends().map(|end| end.retransmissions()).sum(),

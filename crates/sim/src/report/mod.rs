@@ -61,7 +61,7 @@ pub struct Report {
     pub training: Option<TrainingReport>,
     /// Messages with an end.
     pub flows: Option<FlowReport>,
-    /// Flows under DCTCP.
+    /// Flows under a transport.
     pub transport: Option<TransportReport>,
     /// Traffic without end.
     pub background: Option<BackgroundReport>,
@@ -271,7 +271,8 @@ impl Report {
             return Some(format!("{} of {} messages were not received whole", lost.flows - lost.finished, lost.flows));
         }
         let flows = self.transport.as_ref().filter(|_| !self.finished)?;
-        Some(format!("{} of {} flows under DCTCP did not finish", flows.started - flows.finished, flows.started))
+        let (unfinished, name) = (flows.started - flows.finished, flows::flows_under(flows.congestion_control));
+        Some(format!("{unfinished} of {} {name} did not finish", flows.started))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::flows::flows_under;
 use super::{
     CoresReport, FlowReport, JobReport, LinkGroup, MetricReport, OperatorReport, Report, SamplesReport, Stop,
     TransportReport,
@@ -243,8 +244,11 @@ fn write_left_out(f: &mut fmt::Formatter<'_>, unfinished: usize) -> fmt::Result 
 fn write_transport(f: &mut fmt::Formatter<'_>, transport: &TransportReport) -> fmt::Result {
     writeln!(
         f,
-        "\nflows under DCTCP: {} of {} arrived whole, {} packets sent again",
-        transport.finished, transport.started, transport.retransmissions
+        "\n{}: {} of {} arrived whole, {} packets sent again",
+        flows_under(transport.congestion_control),
+        transport.finished,
+        transport.started,
+        transport.retransmissions
     )?;
     if !transport.classes.is_empty() {
         writeln!(f, "  {:<14}{:>8}{:>14}{:>14}{:>14}", "completion", "flows", "mean", "p50", "p99")?;

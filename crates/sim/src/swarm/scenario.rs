@@ -9,9 +9,10 @@ use tributary_proto::contract::time::Span;
 use tributary_proto::protocols;
 
 use crate::config::{
-    Bytes, ClosShape, CollectiveKind, Config, DataRate, DumbbellShape, Duration, FaultSection, GraphLink, GraphShape,
-    Hosts, JobSection, LeafSpineShape, LinkSet, Links, LosslessSection, Network, NodeName, NoiseSection,
-    ParameterServers, Placement, Routing, ServerWord, Share, StarShape, StragglerSection, Switches, Timeouts,
+    AcceleratorSection, Bytes, ClosShape, CollectiveKind, Config, DataRate, DumbbellShape, Duration, FaultSection,
+    GraphLink, GraphShape, Hosts, JobSection, LeafSpineShape, LinkSet, Links, LosslessSection, Network, NodeName,
+    NoiseSection, ParameterServers, Placement, Routing, ServerWord, Share, StarShape, StragglerSection, Switches,
+    Timeouts,
 };
 use crate::engine::{Holds, Magnitudes};
 use crate::rng::{Purpose, Rng};
@@ -64,6 +65,7 @@ pub fn scenario(seed: u64) -> Scenario {
         traffic.push(together.flows_together(hosts, heal));
     }
     let switches = Draw(Rng::new(seed, Purpose::Scenario, 2)).switches();
+    let accelerator = accelerator(&network);
     let mut collectives = Draw(Rng::new(seed, Purpose::Scenario, 5));
     jobs.iter_mut().for_each(|job| collectives.choose_collective(job, hosts));
     let mut chosen = Draw(Rng::new(seed, Purpose::Scenario, 7));
@@ -87,12 +89,19 @@ pub fn scenario(seed: u64) -> Scenario {
             trainings,
             traffic,
             transport: Default::default(),
-            switches: Switches { options: switches, cores: None },
+            switches: Switches { options: switches, cores: None, accelerator },
             faults,
             report: Default::default(),
         },
         ending,
     }
+}
+
+/// Without a draw of its own, which would change all scenarios.
+fn accelerator(network: &Network) -> Option<AcceleratorSection> {
+    let latency = Some(Duration(Span::from_nanos(500)));
+    let has_one = network.switch_latency.0 == Span::from_nanos(1);
+    has_one.then_some(AcceleratorSection { latency, bus_bits: None, clock_mhz: 200 })
 }
 
 /// Even pools that are far too large for their queues get a packet or two through in each timeout.

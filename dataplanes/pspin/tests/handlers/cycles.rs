@@ -1,5 +1,5 @@
 //! What the steps of handlers cost: `experiments/pspin-cycles.csv`, counted again and compared, and the table of
-//! `docs/pspin.md` that shows it.
+//! `dataplanes/pspin/README.md` that shows it.
 //!
 //! A step is the difference between two packets that differ in it alone: a vector with elements and one without, a table
 //! that is full and one that is empty. Nothing is added to handlers to measure them.
@@ -16,7 +16,7 @@ use crate::element::Element;
 const BLESS: &str = "TRIBUTARY_BLESS";
 const FILE: &str = "experiments/pspin-cycles.csv";
 /// The page that has them as a table.
-const PAGE: &str = "docs/pspin.md";
+const PAGE: &str = "dataplanes/pspin/README.md";
 const HEADER: &str = "handler,storage,type,step,elements,cycles,cycles_per_element\n";
 /// Bytes of a packet's elements.
 const PAYLOAD: usize = 1024;

@@ -4,7 +4,7 @@
 use std::fmt::Display;
 
 use half::{bf16, f16};
-use tributary_numeric::ReduceOp;
+use tributary_numeric::{BlockExponent, ReduceOp, Scale};
 use tributary_proto::contract::numbers::Numbers;
 use tributary_proto::contract::options::Options;
 use tributary_proto::contract::protocol::Protocol;
@@ -150,6 +150,12 @@ fn bounded(expected: &Expected, inputs: &[f64], unit: f64, least: f64) -> (f64, 
         Numbers::Fixed => {
             // Theorem 1 with inputs up to 1, where f is at least (2^31 - 1) / (4 n): the power of two below the paper's.
             let quantisation = ranks * ranks * 4.0 / f64::from(i32::MAX);
+            quantisation + last * (sum.abs() + quantisation)
+        }
+        Numbers::Int8(width) => {
+            // A block's range is at most that of its inputs: 1.
+            let range = BlockExponent { exponent: 0, non_finite: false };
+            let quantisation = Scale::codes(range, expected.plan.world_size, width).bound();
             quantisation + last * (sum.abs() + quantisation)
         }
     };

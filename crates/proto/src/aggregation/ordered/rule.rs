@@ -138,6 +138,11 @@ impl Rule {
         }
     }
 
+    /// Bytes of an element of a result on the wire.
+    pub(super) fn result_size(&self) -> usize {
+        self.scaled.map_or(self.combine.result_size, |scaled| scaled.kernels.wire_size)
+    }
+
     /// Combines a vector with some lanes, without an operator of the job's own.
     #[inline]
     pub(super) fn step(&self, format: VectorFormat, step: Step, lanes: &mut [u8], vector: &[u8]) {

@@ -271,3 +271,16 @@ fn a_mark_that_was_answered_before_a_loss_does_not_forget_the_window_before_the_
     controller.on_spurious();
     assert_eq!(controller.window(), before);
 }
+
+/// The paper does not say with what its average begins. At 0 the first mark cuts nothing, at 1 it halves the window, as in RFC
+/// 8257, section 3.3.
+#[test]
+fn the_first_mark_cuts_by_the_alpha_that_was_chosen() {
+    for (first_alpha_permille, left) in [(0, 100), (500, 75), (1000, 50)] {
+        let limits = Limits { initial: 100, min: 2, max: 1000 };
+        let settings = Settings { cut_rule: CutRule::Plain, first_alpha_permille, ..Settings::new(limits) };
+        let mut controller = ProgressAware::new(&settings);
+        controller.on_ack(&Ack { packets: 1, marked: 1, newest: 0, next: 100, ..Ack::default() });
+        assert_eq!(controller.window(), left, "alpha begins at {first_alpha_permille} permille");
+    }
+}

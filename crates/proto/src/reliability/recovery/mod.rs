@@ -22,7 +22,7 @@ use super::slot_lists::SendQueue;
 use crate::congestion::RttEstimator;
 use crate::contract::config::{JobConfig, TimerConfig};
 use crate::contract::ids::{JobId, Rank, TreeId};
-use crate::contract::options::{Kind, OptionSpec, Options};
+use crate::contract::options::{Kind, OptionSpec, Options, TO_THE_LETTER};
 use crate::contract::time::{Span, Time};
 use crate::reliability::slot_lists::{self, SlotLists};
 use crate::splitmix::splitmix64;
@@ -83,21 +83,26 @@ pub enum Order {
     Sent,
     /// Any order: only timeouts tell of losses.
     Any,
+    /// Any order, and each packet has a timer of its own that always takes as long, whatever else comes: SwitchML's
+    /// Algorithm 4 to the letter.
+    Timer,
 }
 
 impl Order {
     /// The option of protocols whose answers come in the order of sending, and whose paper does not use that.
     pub const OPTION: OptionSpec = OptionSpec {
         name: "resend",
-        kind: Kind::Choice(&["overtaken", "timeout"]),
+        kind: Kind::Choice(&["overtaken", "timeout", TO_THE_LETTER]),
         default: "overtaken",
-        help: "a host sends again what later packets have overtaken too, or only what has timed out, as in the paper",
+        help: "a host sends again what later packets have overtaken too, or only what has timed out, or, as in the paper, \
+               each packet after a fixed time",
     };
 
     /// What was chosen.
     pub fn chosen(options: &Options) -> Order {
         match options.choice(Order::OPTION.name) {
             "timeout" => Order::Any,
+            TO_THE_LETTER => Order::Timer,
             _ => Order::Sent,
         }
     }

@@ -64,6 +64,34 @@ proptest! {
     }
 }
 
+/// Algorithm 4, lines 20 to 22: a packet whose timer runs out is sent and its timer starts again. No answer and no silence moves another's timer, no
+/// time doubles, and all packets that are due are sent.
+#[test]
+fn with_a_timer_for_each_packet_each_is_sent_again_after_the_same_time_whatever_comes() {
+    let timers = TimerConfig::default();
+    let (mut recovery, mut queue) = (Recovery::new(&job(16, 2), Rank(0), timers, Order::Timer), SendQueue::new(16));
+    let at = |micros: u64| Time::ZERO + Span::from_micros(micros);
+    (0..16).for_each(|slot| _ = recovery.sent(at(u64::from(slot)), slot, false));
+    // Later packets are answered, in one tree and not in the other.
+    (12..16).for_each(|slot| _ = recovery.answered(at(500), slot, &mut queue));
+    assert_eq!(queue.pop(), None, "nobody looks at the order of answers");
+    for round in 1..=12 {
+        for slot in 0..12 {
+            let due = at(u64::from(slot)) + timers.initial_rto.times(round);
+            assert_eq!(recovery.poll_timeout(), Some(due), "slot {slot}, time {round}");
+            assert_eq!(recovery.poll_timeout_before(due), None);
+            assert_eq!(recovery.poll_timeout_before(Time(due.0 + 1)), Some(due));
+            recovery.handle_timeout(Time(due.0 - 1), &mut queue);
+            assert_eq!(queue.pop(), None);
+            recovery.handle_timeout(due, &mut queue);
+            assert_eq!((queue.pop(), queue.pop()), (Some(slot), None));
+            assert!(recovery.sent(due, slot, false) && !recovery.is_quiet(slot));
+        }
+    }
+    (0..12).for_each(|slot| recovery.forget(slot));
+    assert_eq!(recovery.poll_timeout(), None);
+}
+
 /// When the trees of a rank that never gets an answer are probed, from the second time on.
 fn probes(rank: u16, trees: u16, count: usize) -> Vec<(Time, u16)> {
     let (mut recovery, mut queue) = (recovery(rank, trees), SendQueue::new(8));

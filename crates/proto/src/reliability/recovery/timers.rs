@@ -1,13 +1,19 @@
 //! When timers run out: the timers of slots, and the timer of a tree that does not answer at all.
 
-use super::{BACK_OFFS, Recovery, TreeFlow, jitter, lists_of};
+use super::{BACK_OFFS, Order, Recovery, TreeFlow, jitter, lists_of};
 use crate::contract::time::{Span, Time};
+
+/// Later than every timer.
+const NEVER: Time = Time(u64::MAX);
 
 impl Recovery {
     /// When a tree counts as quiet. It is quiet if no tree answers for two undisturbed round trips, or for twice the
     /// longest recent gap between two answers: drivers send runs of packets, which take long on a slow link. While
     /// other trees answer, its packets may be queued behind theirs: then it has its whole timeout.
     pub(super) fn probe_at(&self, tree: usize, stirred_last: Time) -> Time {
+        if self.order == Order::Timer {
+            return NEVER;
+        }
         let TreeFlow { stirred_at, probes, gaps, .. } = self.trees[tree];
         // A straggler makes a gap too, which must not delay the probes at the end of the collective.
         let gap = gaps.longest().times(2).min(self.timers.initial_rto);
@@ -48,6 +54,9 @@ impl Recovery {
     /// When the front of a list times out.
     pub(super) fn due(&self, tree: usize, back_off: usize, slot: u16) -> Time {
         let flight = &self.flights[usize::from(slot)];
+        if self.order == Order::Timer {
+            return flight.sent_at + self.timers.initial_rto;
+        }
         let from = flight.sent_at.max(flight.stirred_at);
         from.max(self.counts_from(tree, back_off)) + self.patience(back_off)
     }
@@ -72,7 +81,7 @@ impl Recovery {
 
     /// When the first timer runs out, if that is before `limit`.
     pub fn poll_timeout_before(&self, limit: Time) -> Option<Time> {
-        if self.is_calm_until(limit) {
+        if self.order != Order::Timer && self.is_calm_until(limit) {
             return None;
         }
         self.poll_timeout().filter(|&due| due < limit)
@@ -102,14 +111,14 @@ impl Recovery {
         while let Some(list) = self.lists.next_filled(&mut lists) {
             let back_off = list % BACK_OFFS;
             // Mostly true where answers come in order; then no slot need be looked at.
-            if self.counts_from(tree, back_off) + self.patience(back_off) >= earliest {
+            if self.order != Order::Timer && self.counts_from(tree, back_off) + self.patience(back_off) >= earliest {
                 continue;
             }
             if let Some(slot) = self.lists.first(list) {
                 earliest = earliest.min(self.due(tree, back_off, slot));
             }
         }
-        Some(earliest)
+        (earliest < NEVER).then_some(earliest)
     }
 }
 

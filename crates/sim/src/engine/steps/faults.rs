@@ -226,8 +226,8 @@ impl Simulation {
     fn progress_timeout(&self, job: JobIndex) -> Span {
         let job = self.traffic.jobs.get(job);
         let edges = || self.graph.edges().iter().flat_map(|edge| [edge.a_to_b, edge.b_to_a]);
-        let longest =
-            edges().map(|link| link.delay).max().unwrap_or_default() + self.graph.latency(self.graph.switch(0));
+        let in_switch = self.graph.latency(self.graph.switch(0)) + self.accelerator_latency();
+        let longest = edges().map(|link| link.delay).max().unwrap_or_default() + in_switch;
         let queue = edges().map(|link| link.rate.time_of(link.queue_bytes)).max().unwrap_or_default();
         let levels = (0..self.graph.switches()).map(|switch| self.graph.level(self.graph.switch(switch))).max();
         // Up, down, and back again.

@@ -1,5 +1,6 @@
 //! Traffic beside jobs: messages, background traffic, and flows under DCTCP.
 
+use tributary_proto::congestion::Algorithm;
 use tributary_proto::contract::ids::NodeId;
 
 use crate::engine::host::{Background, Noise};
@@ -54,6 +55,11 @@ impl Simulation {
         self.transport_mut(host).add_source(source);
         self.count(host);
         self.hosts[host.index()].wake(&mut self.fabric);
+    }
+
+    /// What decides how many packets of a flow are under way.
+    pub fn congestion_control(&self) -> &'static Algorithm {
+        self.settings.transport.congestion_control
     }
 
     /// A host's flows under DCTCP, if it ever had any.

@@ -9,7 +9,7 @@ use tributary_proto::contract::config::{
 use tributary_proto::contract::ids::{GroupId, JobId, JobKey, NodeId, PortId, PortSet, Rank, ServerId, TreeId};
 use tributary_proto::contract::pipeline::Pipeline;
 use tributary_proto::contract::protocol::Placement;
-use tributary_proto::contract::switch::SharedReport;
+use tributary_proto::contract::switch::{SharedReport, Switch};
 use tributary_proto::contract::values::{FINGERPRINT_LEN, Values};
 
 use crate::engine::custom_op::sum_trees;
@@ -207,13 +207,24 @@ impl Simulation {
         self.programs.trees.push(program);
     }
 
+    /// Puts another machine in place of a job's in each switch of its trees, as a simulator of hardware. `make` gets the
+    /// switch's number.
+    pub fn replace_machines(&mut self, job: JobIndex, make: &mut dyn FnMut(u32, &SwitchConfig) -> Box<dyn Switch>) {
+        for program in self.programs.trees.iter().filter(|program| program.job() == job) {
+            let machine = make(program.switch, &program.config);
+            program.install_machine(&mut self.switches[program.switch as usize], Some(machine));
+        }
+    }
+
     /// Resets the programs of a switch to their state before the first packet.
     pub(crate) fn reinstall(&mut self, switch: u32) {
         for program in self.programs.trees.iter().filter(|program| program.switch == switch && program.is_installed()) {
             program.install(&mut self.switches[switch as usize]);
         }
         self.reset_shared(switch);
-        self.switches[switch as usize].clear_cores(&mut self.fabric);
+        let switch = &mut self.switches[switch as usize];
+        switch.clear_cores(&mut self.fabric);
+        switch.accelerator.iter_mut().for_each(|accelerator| accelerator.clear(&mut self.fabric));
     }
 
     fn add_endpoint(&mut self, job: JobIndex, rank: Rank, host: NodeId, plan: &JobPlan, config: &HostConfig) {

@@ -9,7 +9,7 @@ use tributary_operators::element::Element;
 use tributary_operators::shipped;
 use tributary_proto::contract::ids::Rank;
 use tributary_proto::contract::numbers::Numbers;
-use tributary_proto::contract::options::{Defaults, Kind, OptionSet, Options};
+use tributary_proto::contract::options::{Defaults, Kind, OptionSet, Options, TO_THE_LETTER};
 use tributary_proto::contract::protocol::{Placement, Protocol, ShardShape};
 use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::Span;
@@ -199,7 +199,10 @@ impl Draw {
                 let nanos = self.of(&[0, 100, 1_000, 5_000, 20_000, 100_000]);
                 Span::from_nanos(nanos).clamp(least, most).to_text()
             }
-            Kind::Choice(words) => self.of(words).to_owned(),
+            Kind::Choice(words) => {
+                let words: Vec<&str> = words.iter().copied().filter(|&word| word != TO_THE_LETTER).collect();
+                self.of(&words).to_owned()
+            }
             Kind::Flag => self.0.chance(0.5).to_string(),
             Kind::CustomOps => String::new(),
         }

@@ -100,7 +100,8 @@ impl<'a> StarBench<'a> {
         let hosts = Star::build(options)?;
         let spare = switches(&hosts, program, served..count, interrupt)?;
         let workers = usize::from(star.hosts);
-        let backend = Backend { name: "gloo", number: 0, switches: Vec::new() };
+        let ranks_per_host = plan.ranks_per_host;
+        let backend = Backend { name: "gloo", number: 0, switches: Vec::new(), ranks_per_host };
         let joined = python.map(|python| Gloo::join(&hosts, workers, &backend, python, interrupt));
         interrupt.check()?;
         let (gloo, no_gloo) = match joined {
@@ -259,7 +260,8 @@ fn one_word(
         .filter_map(|&who| if let Contender::OneWord(spare) = who { Some((who, spare)) } else { None });
     let join = |(index, (who, with)): (usize, (Contender, u16))| {
         let switches = spare.iter().take(with.into()).map(|(_, address)| address.clone()).collect();
-        let backend = Backend { name: "tributary", number: 1 + index as u16, switches };
+        let ranks_per_host = plan.ranks_per_host;
+        let backend = Backend { name: "tributary", number: 1 + index as u16, switches, ranks_per_host };
         Ok((who, Gloo::join(hosts, workers, &backend, python, interrupt)?))
     };
     words.enumerate().map(join).collect()

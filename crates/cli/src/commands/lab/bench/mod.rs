@@ -39,6 +39,7 @@ Examples:
   tributary lab bench --sparse 0.01,0.1,0.4              sparse tensors beside dense ones, and where lines cross
   tributary lab bench --hosts 4 --servers 1 --protocol NAME   these alone, and a parameter server
   tributary lab bench --hosts 4 --one-word --spare 1     PyTorch with one word changed, and beside a spare host's switch
+  tributary lab bench --hosts 2,4 --one-word --ranks-per-host 2   hosts whose ranks share their link
   tributary lab bench --tenants                          two jobs share a switch's memory, one with a slow rank
   tributary lab bench --quick                            tiny tensors: that it runs, not how fast
 
@@ -87,7 +88,7 @@ pub struct Args {
     /// Element types, each summed with as many elements: f32, bf16 and f16 as protocols can [default: f32]
     #[arg(long, value_name = "TYPE,...", value_delimiter = ',', value_parser = plan::parse_dtype)]
     pub dtype: Vec<DType>,
-    /// What the protocols that leave the choice sum floats as, float or fixed [default: float]
+    /// What the protocols that leave the choice sum floats as, float, fixed or int8 [default: float]
     #[arg(long, value_name = "KIND,...", value_delimiter = ',', value_parser = plan::parse_numbers)]
     pub numbers: Vec<&'static str>,
     #[arg(long, value_name = "DESIGN,...", value_delimiter = ',', value_parser = design::parse, help = design::help_of_several())]
@@ -113,6 +114,9 @@ pub struct Args {
     /// The same, with this many hosts beside the others that run a switch each, on a link like theirs
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=16), conflicts_with_all = ["sparse", "tenants", "no_gloo"])]
     pub spare: u16,
+    /// With --one-word: PyTorch's ranks on each host
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "one_word", conflicts_with = "protocol", value_parser = clap::value_parser!(u16).range(1..=16))]
+    pub ranks_per_host: u16,
     /// Threads of the switch
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub shards: u16,

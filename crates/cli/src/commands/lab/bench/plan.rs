@@ -73,6 +73,8 @@ pub struct Plan {
     pub servers: u16,
     /// Further hosts, each with a switch for PyTorch's ranks.
     pub spare: u16,
+    /// PyTorch's ranks on each host.
+    pub ranks_per_host: u16,
     /// Elements of the tensor.
     pub elements: usize,
     /// Collectives in one run.
@@ -112,6 +114,7 @@ impl Plan {
             },
             servers: args.servers,
             spare: args.spare,
+            ranks_per_host: args.ranks_per_host,
             elements: args.elements.map_or(elements_of(size), |elements| elements as usize),
             iters: args.iters.unwrap_or(if args.quick { 2 } else { 5 }),
             repetitions: args.repetitions.unwrap_or(if args.quick { 1 } else { 3 }),
@@ -297,6 +300,8 @@ mod tests {
         let names = |line: &str| -> Vec<String> { plan(line).contenders.iter().map(Contender::name).collect() };
         assert_eq!(names("--one-word"), ["one word", "Gloo"]);
         assert_eq!(names("--one-word --spare 2"), ["one word", "one word +2 spare", "Gloo"]);
+        assert_eq!(names("--one-word --ranks-per-host 2"), ["one word", "Gloo"]);
+        assert_eq!(plan("--one-word --ranks-per-host 2").ranks_per_host, 2);
         let protocol = crate::cluster::job::protocols().next().expect("there is one");
         assert_eq!(names(&format!("--spare 1 --protocol {protocol}")), ["one word +1 spare", protocol.name, "Gloo"]);
     }
@@ -309,6 +314,6 @@ mod tests {
         assert!(parse_loss("51 %").is_err() && parse_loss("1").is_err() && parse_loss("NaN").is_err());
         assert!(parse_size("0 MB").is_err());
         assert_eq!(parse_dtype("f64").unwrap_err(), "it is one of f32, f16, bf16");
-        assert_eq!(parse_numbers("exact").unwrap_err(), "it is float or fixed");
+        assert_eq!(parse_numbers("exact").unwrap_err(), "it is float or fixed or int8");
     }
 }

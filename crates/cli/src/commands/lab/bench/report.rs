@@ -35,7 +35,7 @@ pub struct Line {
     pub contender: &'static str,
     /// The elements' type.
     pub dtype: &'static str,
-    /// In which numbers floats are summed, "float" or "fixed".
+    /// In which numbers floats are summed, "float", "fixed" or "int8".
     pub numbers: &'static str,
     /// The design in which the switch sums; `None` if the protocol chooses.
     pub design: Option<&'static str>,
@@ -103,6 +103,8 @@ pub struct Report {
     pub iters: u32,
     /// Runs of each contender.
     pub repetitions: u32,
+    /// PyTorch's ranks on each host.
+    pub ranks_per_host: u16,
     /// Threads of the switch.
     pub shards: u16,
     /// Bytes of the longest IP packet.
@@ -162,6 +164,7 @@ impl Report {
             elements: plan.elements,
             iters: plan.iters,
             repetitions: plan.repetitions,
+            ranks_per_host: plan.ranks_per_host,
             shards: plan.shards,
             mtu: plan.mtu,
             rows: Vec::new(),
@@ -258,7 +261,10 @@ impl Report {
         for row in &self.rows {
             for line in &row.lines {
                 table.row([
-                    row.hosts.to_string(),
+                    match self.ranks_per_host {
+                        1 => row.hosts.to_string(),
+                        ranks => format!("{} x {ranks}", row.hosts),
+                    },
                     row.rate.to_string(),
                     row.loss_percent.to_string(),
                     line.who.name(),
@@ -320,6 +326,7 @@ mod tests {
             elements: 1_000_000,
             iters: 1,
             repetitions: 3,
+            ranks_per_host: 1,
             shards: 1,
             mtu: 1500,
             rows: Vec::new(),

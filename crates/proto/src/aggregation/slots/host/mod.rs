@@ -171,8 +171,8 @@ impl<D: Dialect> SlotHost<D> {
         // If the result belongs to another rank, this rank only hears that the slot is free.
         let is_mine = op.spec.primitive.sole_recipient().is_none_or(|recipient| recipient == self.config.rank);
         let range = if is_mine { whole } else { 0..0 };
-        if packet.wire_len != Self::HEADER_LEN + op.encoding.wire_len(range.len())
-            || packet.bytes.len() != Self::HEADER_LEN + op.encoding.buffer_len(range.len())
+        if packet.wire_len != Self::HEADER_LEN + op.encoding.result_wire_len(range.len())
+            || packet.bytes.len() != Self::HEADER_LEN + op.encoding.result_buffer_len(range.len())
         {
             return Err(DropReason::BadLength);
         }

@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use super::slot::{Block, Relation, State, VersionId, on_parent_result};
 use super::{Answer, Contribution, SlotSwitch};
+use crate::aggregation::block_sizes::Sizes;
 use crate::aggregation::ordered::VectorFormat;
 use crate::aggregation::slots::wire::{Header, Kind, put_wid, put_word};
 use crate::aggregation::slots::{Dialect, Word};
@@ -27,15 +28,21 @@ impl<D: Dialect> SlotSwitch<D> {
             self.answers.push_back((version, Verdict::Group(self.group)));
             return Answer::Consume;
         }
-        self.write(version, Kind::Result, VectorFormat::Host, packet);
-        let Some(recipient) = recipient else { return Answer::Group(self.group) };
+        let Some(recipient) = recipient else {
+            self.write_result(version, packet);
+            return Answer::Group(self.group);
+        };
         // The other children learn that their slots are free. The recipient, or a switch on the way to it, gets this
         // packet too, and waits for the result itself.
         self.answers.push_back((version, Verdict::Group(self.group)));
-        match self.missing_ranks.way_to(recipient) {
-            Some(child) => Answer::Port(self.members[child.index()]),
-            None => Answer::Consume,
+        let Some(child) = self.missing_ranks.way_to(recipient) else { return Answer::Consume };
+        let port = self.members[child.index()];
+        if !self.has_capacity(version, packet) {
+            self.answers.push_back((version, Verdict::Port(port)));
+            return Answer::Consume;
         }
+        self.write_result(version, packet);
+        Answer::Port(port)
     }
 
     /// The answer to one child that asks again.
@@ -51,7 +58,7 @@ impl<D: Dialect> SlotSwitch<D> {
         if spec.primitive.sole_recipient().is_some_and(is_elsewhere) {
             self.write_bare(version, packet);
         } else if self.has_capacity(version, packet) {
-            self.write(version, Kind::Result, VectorFormat::Host, packet);
+            self.write_result(version, packet);
         } else {
             // Drivers take waiting answers after each packet. If a driver does not, an answer is lost, as on a link.
             if self.answers.len() < self.answers.capacity() {
@@ -69,9 +76,44 @@ impl<D: Dialect> SlotSwitch<D> {
         spec.primitive.sole_source().is_some_and(elsewhere)
     }
 
-    /// True if the packet has room for the result: it has a vector, or the result has none.
+    /// True if the packet has room for the result: the result has no vector, or one that is no longer than the packet's.
     pub(super) fn has_capacity(&mut self, version: VersionId, packet: &PacketMut<'_>) -> bool {
-        packet.len > Self::HEADER_LEN || self.pool.get(version).block.elements == 0
+        let Block { spec, elements, .. } = self.pool.get(version).block;
+        let needed = |sizes: &Sizes| Self::HEADER_LEN + sizes.encoding.result_wire_len(elements as usize);
+        elements == 0 || self.sizes.of(&spec).is_ok_and(|sizes| packet.wire_len >= needed(sizes))
+    }
+
+    /// Overwrites the packet, which must be long enough, with the result that the version holds.
+    fn write_result(&mut self, version: VersionId, packet: &mut PacketMut<'_>) {
+        let current = self.pool.get(version);
+        let encoding = &self.sizes.of(&current.block.spec).expect("a block that is held can be summed").encoding;
+        let elements = current.block.elements as usize;
+        let lengths = (encoding.result_buffer_len(elements), encoding.result_wire_len(elements));
+        self.write(version, Kind::Result, VectorFormat::Host, lengths, packet);
+    }
+
+    /// Overwrites the packet, which must be long enough, with the partial result that the version holds.
+    fn write_partial(&mut self, version: VersionId, packet: &mut PacketMut<'_>) {
+        let current = self.pool.get(version);
+        let encoding = &self.sizes.of(&current.block.spec).expect("a block that is held can be summed").encoding;
+        let elements = current.block.elements as usize;
+        let lengths = (encoding.partial_buffer_len(elements), encoding.partial_wire_len(elements));
+        self.write(version, current.block.kind, VectorFormat::Partial, lengths, packet);
+    }
+
+    fn write(
+        &mut self,
+        version: VersionId,
+        kind: Kind,
+        format: VectorFormat,
+        (len, wire_len): (usize, usize),
+        packet: &mut PacketMut<'_>,
+    ) {
+        kind.put(packet.bytes);
+        put_word(packet.bytes, self.pool.get(version).word);
+        (packet.len, packet.wire_len) = (Self::HEADER_LEN + len, Self::HEADER_LEN + wire_len);
+        self.pool.load(version, &mut packet.bytes[Self::HEADER_LEN..packet.len], format);
+        self.counters.work.emitted += 1;
     }
 
     /// Makes the packet a result without a vector, which says only that the block is complete.
@@ -94,9 +136,10 @@ impl<D: Dialect> SlotSwitch<D> {
             let idx = self.pool.slot_of(version);
             Header { wid: ChildId(0), idx, word: current.word, phase: current.phase, spec }.emit(buf);
             let mut packet = PacketMut::new(buf, Ecn::NotCapable);
-            match spec.primitive.sole_recipient() {
-                Some(_) => self.write_bare(version, &mut packet),
-                None => self.write(version, Kind::Result, VectorFormat::Host, &mut packet),
+            // Of a reduce, only the recipient gets the result.
+            match (spec.primitive.sole_recipient(), verdict) {
+                (Some(_), Verdict::Group(_)) => self.write_bare(version, &mut packet),
+                _ => self.write_result(version, &mut packet),
             }
             let (len, wire_len, ecn) = (packet.len, packet.wire_len, packet.ecn);
             return Some(Emission { len, wire_len, ecn, verdict, ingress: None });
@@ -132,7 +175,7 @@ impl<D: Dialect> SlotSwitch<D> {
             self.queue_partial(Partial { version, ingress, subtree: subtrees.start, end: subtrees.end });
             return Answer::Consume;
         }
-        self.write(version, self.pool.get(version).block.kind, VectorFormat::Partial, packet);
+        self.write_partial(version, packet);
         put_wid(packet.bytes, parent.child);
         Answer::Port(parent.port)
     }
@@ -166,7 +209,7 @@ impl<D: Dialect> SlotSwitch<D> {
             let (idx, spec) = (self.pool.slot_of(version), current.block.spec);
             Header { wid: parent.child, idx, word: current.word, phase: current.phase, spec }.emit(buf);
             let mut packet = PacketMut::new(buf, Ecn::NotCapable);
-            self.write(version, current.block.kind, VectorFormat::Partial, &mut packet);
+            self.write_partial(version, &mut packet);
             if subtrees > 1 {
                 put_word(packet.bytes, current.word.with_subtree(subtree));
                 self.pool.load_subtree(version, subtree.into(), &mut packet.bytes[Self::HEADER_LEN..packet.len]);
@@ -211,8 +254,8 @@ impl<D: Dialect> SlotSwitch<D> {
         }
         let current = self.pool.get(version);
         let (elements, encoding) = (current.block.elements as usize, self.sizes.of(&header.spec)?.encoding);
-        if packet.len != Self::HEADER_LEN + encoding.buffer_len(elements)
-            || packet.wire_len != Self::HEADER_LEN + encoding.wire_len(elements)
+        if packet.len != Self::HEADER_LEN + encoding.result_buffer_len(elements)
+            || packet.wire_len != Self::HEADER_LEN + encoding.result_wire_len(elements)
         {
             return Err(DropReason::BadLength);
         }

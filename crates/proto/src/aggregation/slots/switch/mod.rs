@@ -13,9 +13,9 @@ use self::answers::Partial;
 use self::notices::{Audience, Notices};
 use self::pool::Pool;
 use self::slot::{Action, Block, VersionId, on_contribution};
-use super::wire::{Header, Kind, header_len, put_word};
+use super::wire::{Header, Kind, header_len};
 use super::{Dialect, Word};
-use crate::aggregation::block_sizes::{BlockSizes, Sizes};
+use crate::aggregation::block_sizes::BlockSizes;
 use crate::aggregation::missing_ranks::{MissingRanks, Neighbour};
 use crate::aggregation::ordered::{Arrangement, VectorFormat};
 use crate::contract::config::{Parent, SwitchConfig};
@@ -266,18 +266,6 @@ impl<D: Dialect> SlotSwitch<D> {
         self.pool.complete(now, version);
         self.counters.order = self.pool.get(version).word.order();
         self.answer(version, packet)
-    }
-
-    /// Overwrites the packet, which must be long enough, with what the version holds.
-    fn write(&mut self, version: VersionId, kind: Kind, format: VectorFormat, packet: &mut PacketMut<'_>) {
-        let current = self.pool.get(version);
-        let Sizes { encoding, .. } = self.sizes.of(&current.block.spec).expect("a block that is held can be summed");
-        kind.put(packet.bytes);
-        put_word(packet.bytes, current.word);
-        packet.len = Self::HEADER_LEN + format.buffer_len(encoding, current.block.elements);
-        packet.wire_len = Self::HEADER_LEN + format.wire_len(encoding, current.block.elements);
-        self.pool.load(version, &mut packet.bytes[Self::HEADER_LEN..packet.len], format);
-        self.counters.work.emitted += 1;
     }
 }
 

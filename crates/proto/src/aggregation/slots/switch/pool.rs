@@ -15,7 +15,7 @@ use crate::contract::config::SwitchConfig;
 use crate::contract::custom_op::{Capacity, Fault};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::ChildId;
-use crate::contract::numbers::Encoding;
+use crate::contract::numbers::{Encoding, Numbers};
 use crate::contract::tensor::Spec;
 use crate::contract::time::{Span, Time};
 use crate::contract::values::Values;
@@ -59,6 +59,7 @@ impl<D: Dialect> Pool<D> {
         let width = forest.as_ref().map_or_else(|| dialect.width(children, job.world_size), Forest::buffers);
         let versions = 2 * slots.len();
         let words = positions.len().div_ceil(64);
+        let two_laps = 2 * u64::from(job.slots) * u64::from(job.elements_per_packet);
         let lane_bytes = dialect.narrow().lane_bytes(values, job.payload_bytes());
         let instances = match values {
             Values::Elements => {
@@ -91,7 +92,10 @@ impl<D: Dialect> Pool<D> {
             positions,
             is_root: config.parent.is_none(),
             world_size: job.world_size,
-            two_laps: 2 * u64::from(job.slots) * u64::from(job.elements_per_packet),
+            two_laps: match dialect.numbers() {
+                Numbers::Int8(_) => 4 * two_laps,
+                Numbers::Float | Numbers::Fixed => two_laps,
+            },
             mismatches: vec![None; versions],
         }
     }
@@ -240,7 +244,8 @@ impl<D: Dialect> Pool<D> {
 
     /// All contributions of all ranks are in.
     pub fn complete(&mut self, now: Time, id: VersionId) {
-        if self.versions[id.0].block.spec.op == ReduceOp::Avg {
+        let divides = self.versions[id.0].block.spec.op == ReduceOp::Avg;
+        if divides || matches!(self.dialect.numbers(), Numbers::Int8(_)) {
             self.sums.finish(id.0, self.world_size);
         }
         self.conclude(id);
