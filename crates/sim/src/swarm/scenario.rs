@@ -70,6 +70,8 @@ pub fn scenario(seed: u64) -> Scenario {
     jobs.iter_mut().for_each(|job| collectives.choose_collective(job, hosts));
     let mut chosen = Draw(Rng::new(seed, Purpose::Scenario, 7));
     jobs.iter_mut().for_each(|job| chosen.choose_options(job));
+    let mut codes = Draw(Rng::new(seed, Purpose::Scenario, 14));
+    jobs.iter_mut().for_each(|job| codes.choose_codes(job));
     let mut planned = Draw(Rng::new(seed, Purpose::Scenario, 8));
     jobs.iter_mut().for_each(|job| planned.choose_roots(job));
     let mut sparse = Draw(Rng::new(seed, Purpose::Scenario, 9));

@@ -61,11 +61,7 @@ impl Draw {
         drawn.retain(|name, text| {
             name != Numbers::OPTION.name || text.0 == Numbers::OPTION.default && !job.options.contains_key(name)
         });
-        let spec = match job.collective {
-            CollectiveKind::Allreduce | CollectiveKind::Barrier => Spec::allreduce(1, job.dtype, job.op),
-            CollectiveKind::Reduce => Spec::reduce(1, job.dtype, job.op, Rank(0)),
-            CollectiveKind::Broadcast => Spec::broadcast(1, Rank(0)),
-        };
+        let spec = spec_of(job);
         let together = |drawn: &OptionTable| {
             let mut options = drawn.clone();
             options.append(&mut job.options.clone());
@@ -77,6 +73,22 @@ impl Draw {
         };
         if let Some(drawn) = largest_valid(drawn, fits) {
             job.options = together(&drawn);
+        }
+    }
+
+    /// Codes of 8 bits, for some of the jobs whose floats can be summed so, with sums in either width.
+    pub(super) fn choose_codes(&mut self, job: &mut JobSection) {
+        let set = &job.protocol.options;
+        let down = self.of(&["8", "16"]);
+        if !set.specs.contains(&Numbers::DOWN) || !self.0.chance(0.3) {
+            return;
+        }
+        let mut options = job.options.clone();
+        options.insert(Numbers::OPTION.name.to_owned(), OptionText("int8".to_owned()));
+        options.insert(Numbers::DOWN.name.to_owned(), OptionText(down.to_owned()));
+        let chosen = set.read(&texts(&options));
+        if chosen.is_ok_and(|chosen| (job.protocol.check)(&spec_of(job), &chosen).is_ok()) {
+            job.options = options;
         }
     }
 
@@ -206,6 +218,15 @@ impl Draw {
             Kind::Flag => self.0.chance(0.5).to_string(),
             Kind::CustomOps => String::new(),
         }
+    }
+}
+
+/// What a job of the scenario sums, of any length.
+fn spec_of(job: &JobSection) -> Spec {
+    match job.collective {
+        CollectiveKind::Allreduce | CollectiveKind::Barrier => Spec::allreduce(1, job.dtype, job.op),
+        CollectiveKind::Reduce => Spec::reduce(1, job.dtype, job.op, Rank(0)),
+        CollectiveKind::Broadcast => Spec::broadcast(1, Rank(0)),
     }
 }
 
