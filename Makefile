@@ -11,6 +11,8 @@ export PIP_QUIET := 1
 
 # Long tests mostly wait, for packets that were lost and ranks that died. With four at once on two cores, some that count seconds failed.
 TESTS_AT_ONCE := 2
+# Those of Python wait for more, for processes to begin and for ranks to meet.
+PYTHON_TESTS_AT_ONCE := 3
 
 CARGO_TEST := cargo test --locked --workspace --quiet
 BENCHES := --bench switches --bench switchml
@@ -45,7 +47,7 @@ test: ## Everything that must hold, phase by phase with its time; where PyTorch 
 	@if [ -s $(VENV)/.without-torch ]; then \
 	    trap 'echo "left out: the tests of the PyTorch backend, of its conformance and of the examples. $$(cat $(VENV)/.without-torch)"' EXIT; \
 	fi; \
-	$(PHASE) "Python's tests" $(PYTHON) -m pytest -n $(TESTS_AT_ONCE) --dist loadfile; \
+	$(PHASE) "Python's tests" $(PYTHON) -m pytest -n $(PYTHON_TESTS_AT_ONCE) --dist loadfile; \
 	cat target/phases
 
 # With the profile of the tests, whose dependencies are compiled anyway: a build with --release takes five minutes more. Without

@@ -77,6 +77,7 @@ def wait_until(store: torch.distributed.Store, key: str, count: int, ranks: list
         if store.add(key, 0) == count or any(rank.done() for rank in ranks):
             return
         time.sleep(0.1)
+    pytest.fail(f"not all of {count} ranks have come to '{key}'")
 
 
 def test_a_switch_that_is_killed_is_named_and_its_successor_serves(workers: ProcessPoolExecutor, meet: str) -> None:
@@ -86,7 +87,7 @@ def test_a_switch_that_is_killed_is_named_and_its_successor_serves(workers: Proc
     wait_until(store, "summing", 3, ranks)
     daemon.kill()
     store.set("killed", "now")
-    wait_until(store, "told", 3, ranks)
+    wait_until(store, "failed", 3, ranks)
     successor = Daemon("--cores", "1", listen=daemon.address)
     store.set("started", "now")
     try:
@@ -119,9 +120,9 @@ def test_a_switch_that_is_killed_in_the_middle_of_a_reconfiguration_is_named(
     wait_until(store, "on the way", 3, ranks)
     # Time to leave the old job, and to ask for places in the new one.
     time.sleep(3.0)
-    assert store.add("told", 0) == 0
+    assert store.add("failed", 0) == 0
     daemon.kill()
-    wait_until(store, "told", 3, ranks)
+    wait_until(store, "failed", 3, ranks)
     successor = Daemon("--cores", "1", listen=daemon.address)
     store.set("started", "now")
     try:
