@@ -38,9 +38,8 @@ pub struct Scenario {
 
 /// The scenario of a seed. Each `Draw` has its own stream, so that a new one leaves the others as they were.
 pub fn scenario(seed: u64) -> Scenario {
-    let mut draw = Draw(Rng::new(seed, Purpose::Scenario, 0));
-    let mut late = Draw(Rng::new(seed, Purpose::Scenario, 4));
-    let mut served = Draw(Rng::new(seed, Purpose::Scenario, 6));
+    let stream = |which| Draw(Rng::new(seed, Purpose::Scenario, which));
+    let [mut draw, mut late, mut served] = [0, 4, 6].map(stream);
     let (mut network, hosts, switches) = draw.network();
     let heal = Span::from_micros(draw.between(20, 20_000));
     let ending = if draw.0.chance(0.2) { Ending::SomeDie } else { Ending::AllHeals };
@@ -52,35 +51,35 @@ pub fn scenario(seed: u64) -> Scenario {
     jobs.iter_mut().for_each(|job| late.add_stragglers(job));
     jobs.iter_mut().for_each(|job| served.choose_servers(job, hosts));
     let mut traffic = if hosts >= 2 && draw.0.chance(0.3) { vec![draw.traffic(heal)] } else { Vec::new() };
-    let mut more = Draw(Rng::new(seed, Purpose::Scenario, 1));
+    let mut more = stream(1);
     more.make_lossless(&mut network);
     if let Some(noise) = &mut network.noise {
-        noise.holds = Draw(Rng::new(seed, Purpose::Scenario, 3)).of(&[Holds::Nic, Holds::Packet]);
+        noise.holds = stream(3).of(&[Holds::Nic, Holds::Packet]);
     }
     if hosts >= 2 && more.0.chance(0.3) {
         traffic.push(more.flows(heal, ending));
     }
-    let mut together = Draw(Rng::new(seed, Purpose::Scenario, 13));
+    let mut together = stream(13);
     if hosts >= 2 && ending == Ending::AllHeals && together.0.chance(0.15) {
         traffic.push(together.flows_together(hosts, heal));
     }
-    let switches = Draw(Rng::new(seed, Purpose::Scenario, 2)).switches();
+    let switches = stream(2).switches();
     let accelerator = accelerator(&network);
-    let mut collectives = Draw(Rng::new(seed, Purpose::Scenario, 5));
+    let mut collectives = stream(5);
     jobs.iter_mut().for_each(|job| collectives.choose_collective(job, hosts));
-    let mut chosen = Draw(Rng::new(seed, Purpose::Scenario, 7));
+    let mut chosen = stream(7);
     jobs.iter_mut().for_each(|job| chosen.choose_options(job));
-    let mut codes = Draw(Rng::new(seed, Purpose::Scenario, 14));
+    let mut codes = stream(14);
     jobs.iter_mut().for_each(|job| codes.choose_codes(job));
-    let mut planned = Draw(Rng::new(seed, Purpose::Scenario, 8));
+    let mut planned = stream(8);
     jobs.iter_mut().for_each(|job| planned.choose_roots(job));
-    let mut sparse = Draw(Rng::new(seed, Purpose::Scenario, 9));
+    let mut sparse = stream(9);
     jobs.iter_mut().for_each(|job| sparse.make_sparse(job));
-    let mut partial = Draw(Rng::new(seed, Purpose::Scenario, 10));
+    let mut partial = stream(10);
     jobs.iter_mut().for_each(|job| partial.allow_partial(job));
-    let mut custom = Draw(Rng::new(seed, Purpose::Scenario, 12));
+    let mut custom = stream(12);
     jobs.iter_mut().for_each(|job| custom.choose_custom_op(job));
-    let mut training = Draw(Rng::new(seed, Purpose::Scenario, 11));
+    let mut training = stream(11);
     let trainings = if ending == Ending::AllHeals { training.trainings(hosts, heal, &network) } else { Vec::new() };
     Scenario {
         config: Config {
