@@ -116,4 +116,33 @@ module fp_add #(
         else if (rounded[EXP+MAN:MAN] >= {1'b0, EXP_MAX}) sum <= {s3_sign, EXP_MAX, {MAN{1'b0}}};
         else sum <= {s3_sign, rounded[EXP+MAN-1:0]};
     end
+
+`ifdef FORMAL
+    // What each stage must do, for all values of its registers: `tests/proof.py` proves it.
+    logic [SIG-1:0] bit_by_bit;
+    logic [SIG:0] exact, rounded_sum;
+    always_comb begin
+        // Stage 1: both operands are there, the larger magnitude first.
+        assert (greater[BITS-2:0] >= lesser);
+        assert ((greater == a && lesser == b[BITS-2:0]) || (greater == b && lesser == a[BITS-2:0]));
+
+        // Stage 2: as if the significand were shifted a bit at a time, and the last bit kept what falls off.
+        bit_by_bit = {s1_lesser, 3'b000};
+        for (int i = 0; i < SIG; i++)
+            if (32'(s1_distance) > i) bit_by_bit = {1'b0, bit_by_bit[SIG-1:2], bit_by_bit[1] | bit_by_bit[0]};
+        assert (aligned == bit_by_bit);
+
+        // Stage 3: no bit is lost, and the first bit is the hidden bit, unless the number is zero or subnormal.
+        if (!s2_sum[SIG]) begin
+            assert (normal >> left == s2_sum[SIG-1:0]);
+            assert (normal[SIG-1] || s2_sum == '0 || left == SHIFT'(limit));
+        end
+
+        // Stage 4: the nearest, and of two the even one. The last three bits are below the fraction.
+        exact = {1'b0, s3_sum};
+        rounded_sum = {({1'b0, s3_sum[SIG-1:3]} + (SIG - 2)'(round_up)), 3'b000};
+        assert (rounded_sum + (SIG + 1)'(4) >= exact && exact + (SIG + 1)'(4) >= rounded_sum);
+        if (s3_sum[2:0] == 3'd4) assert (!rounded_sum[3]);
+    end
+`endif
 endmodule

@@ -1,4 +1,4 @@
-"""All of `make rtl`: lint, the adder, the tests, the numbers, inserted faults, synthesis. `--long` for more of it."""
+"""All of `make rtl`: lint, the adder, its proof, the tests, the numbers, inserted faults, synthesis. `--long` for more."""
 
 from __future__ import annotations
 
@@ -98,6 +98,7 @@ def main() -> int:
     os.environ["PYTHONWARNINGS"] = "ignore"
     steps = {
         "adder": ["adder.py", *(["--full"] if options.long else [])],
+        "proof": ["proof.py"],
         "tests": [*RUN, "--length", "4" if options.long else "1"],
         "another size": [*RUN, "--name", "p5w128", *FIVE, "random_traffic_of_several_jobs"],
         "numbers": MEASURE,
