@@ -81,7 +81,7 @@ impl HostLink {
 }
 
 impl AggregationPlan {
-    /// The plan for ranks on these hosts; `None` if there are no ranks.
+    /// The plan for ranks on these hosts; `None` without ranks.
     pub fn new(hosts: &[HostLink]) -> Option<AggregationPlan> {
         let around = AggregationPlan::around(hosts)?;
         let Some(best) = fewest_seconds(hosts) else { return Some(around) };

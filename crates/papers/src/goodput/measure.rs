@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::protocols;
-use tributary_sim::config::{Bytes, Config, Duration, Hosts, JobSection, Network, Share, Switches, TrafficSection};
+use tributary_sim::config::{Bytes, Config, Duration, Hosts, JobSection, Network, Pattern, Switches, TrafficSection};
 use tributary_sim::report::Report;
 
 use super::{Goodput, Line, Point};
@@ -163,25 +163,10 @@ impl Goodput {
     /// The traffic of all other hosts in a congested run.
     fn background(&self) -> TrafficSection {
         TrafficSection {
-            pattern: tributary_sim::config::Pattern::Uniform,
-            hosts: Hosts::Rest,
-            placement: Default::default(),
-            from: None,
-            to: None,
-            rate: None,
-            transport: None,
             message: Some(self.message),
-            sizes: None,
-            flows: None,
-            fan_in: None,
-            every: None,
-            scale: 1,
-            between: None,
             packet: Bytes(4 * u64::from(self.elements_per_packet) + self.framing.map_or(OWN_FRAMING, |bytes| bytes.0)),
-            load: Share(1.0),
             exchange: self.exchange,
-            start: Duration::default(),
-            until: None,
+            ..TrafficSection::new(Pattern::Uniform)
         }
     }
 

@@ -13,22 +13,19 @@ mod server;
 
 use self::server::{LEAVING, LEAVING_LEN, PARTED, Server, emit_leaving, is_needed, parse_leaving, word_of};
 use crate::aggregation::shutdown::Shutdown;
-use crate::aggregation::slots::host::{SIMULATED_WINDOW, WINDOW_OPTIONS};
 use crate::contract::config::{HostConfig, JobConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
 use crate::contract::ids::{OpId, Rank, ServerId, TreeId};
-use crate::contract::numbers::{NarrowBlocks, Numbers};
-use crate::contract::options::OptionSet;
+use crate::contract::numbers::Numbers;
 use crate::contract::packet::{Addr, Packet, Transmit};
 use crate::contract::protocol::{Description, Protocol};
 use crate::contract::state::HostState;
 use crate::contract::time::Time;
 use crate::contract::values::Values;
 use crate::contract::wire::{Common, kind};
-use crate::reliability::recovery::Order;
 use crate::switchml::wire::{HEADER_LEN, Kind, describe as describe_packet};
-use crate::switchml::{SwitchMlHost, check};
+use crate::switchml::{SwitchMlHost, check, options};
 
 /// A worker, a server, or both. The server of tree `c` is server `c`.
 #[derive(Clone, Hash)]
@@ -245,21 +242,7 @@ pub static PROTOCOL: Protocol = Protocol {
     name: "ps",
     about: "parameter servers sum, on hosts of their own or one with each worker",
     header_len: HEADER_LEN,
-    options: OptionSet {
-        simulated: SIMULATED_WINDOW,
-        together: Numbers::check_together,
-        ..OptionSet::new(
-            "ps",
-            &[
-                Numbers::OPTION,
-                Numbers::DOWN,
-                NarrowBlocks::OPTION,
-                WINDOW_OPTIONS[0],
-                WINDOW_OPTIONS[1],
-                Order::OPTION,
-            ],
-        )
-    },
+    options: options("ps"),
     numbers: Numbers::chosen,
     check: |spec, options| check("ps", spec, options),
     host: |values, config| Box::new(PsHost::worker(values, config)),

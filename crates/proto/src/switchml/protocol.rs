@@ -9,7 +9,7 @@ use crate::aggregation::slots::host::{Epochs, SIMULATED_WINDOW, WINDOW_OPTIONS};
 use crate::aggregation::slots::{self, Dialect};
 use crate::contract::config::HostConfig;
 use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
-use crate::contract::options::{OptionSet, Options};
+use crate::contract::options::{OptionSet, OptionSpec, Options};
 use crate::contract::protocol::{Placement, Protocol, Refusal};
 use crate::contract::tensor::Spec;
 use crate::contract::values::Values;
@@ -24,21 +24,7 @@ pub static PROTOCOL: Protocol = Protocol {
     header_len: wire::HEADER_LEN,
     placement: Placement::Trees,
     rooted_is_unicast: true,
-    options: OptionSet {
-        simulated: SIMULATED_WINDOW,
-        together: Numbers::check_together,
-        ..OptionSet::new(
-            "switchml",
-            &[
-                Numbers::OPTION,
-                Numbers::DOWN,
-                NarrowBlocks::OPTION,
-                WINDOW_OPTIONS[0],
-                WINDOW_OPTIONS[1],
-                Order::OPTION,
-            ],
-        )
-    },
+    options: options("switchml"),
     numbers: Numbers::chosen,
     check: |spec, options| check("switchml", spec, options),
     memory: slots::switch::memory::<SwitchMlDialect>,
@@ -49,6 +35,14 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::BASE
 };
 
+/// The options of slots whose floats travel as floats, in fixed point or as codes, for the protocol of this name.
+pub(crate) const fn options(protocol: &'static str) -> OptionSet {
+    const SPECS: [OptionSpec; 6] =
+        [Numbers::OPTION, Numbers::DOWN, NarrowBlocks::OPTION, WINDOW_OPTIONS[0], WINDOW_OPTIONS[1], Order::OPTION];
+    let set = OptionSet::new(protocol, &SPECS);
+    OptionSet { simulated: SIMULATED_WINDOW, together: Numbers::check_together, ..set }
+}
+
 /// What slots can sum: floats as floats; in fixed point, the floats that it can hold; integers always.
 pub(crate) fn check(protocol: &'static str, spec: &Spec, options: &Options) -> Result<(), Refusal> {
     let numbers = Numbers::chosen(options);
@@ -56,10 +50,10 @@ pub(crate) fn check(protocol: &'static str, spec: &Spec, options: &Options) -> R
         return Ok(());
     }
     let (why, instead) = match Encoding::new(Values::Elements, Numbers::Float, spec) {
-        Some(_) => match numbers {
-            Numbers::Int8(_) => (" in codes of 8 bits", "choose numbers=float, or sum or average f32, f16 or bf16"),
-            _ => (" in fixed point", "choose numbers=float, or sum or average f32, f16 or bf16"),
-        },
+        Some(_) => {
+            let why = if let Numbers::Int8(_) = numbers { " in codes of 8 bits" } else { " in fixed point" };
+            (why, "choose numbers=float, or sum or average f32, f16 or bf16")
+        }
         None => ("", "band, bor and bxor are for integers"),
     };
     Err(Refusal { protocol, spec: *spec, why, instead })

@@ -75,6 +75,33 @@ pub struct TrafficSection {
     pub until: Option<Duration>,
 }
 
+impl TrafficSection {
+    /// Traffic of this pattern, with the keys that the file may leave out left out.
+    pub fn new(pattern: Pattern) -> TrafficSection {
+        TrafficSection {
+            pattern,
+            hosts: Hosts::default(),
+            placement: Placement::default(),
+            from: None,
+            to: None,
+            transport: None,
+            message: None,
+            sizes: None,
+            flows: None,
+            fan_in: None,
+            every: None,
+            scale: defaults::one(),
+            between: None,
+            packet: defaults::packet(),
+            load: defaults::full(),
+            rate: None,
+            exchange: false,
+            start: Duration::default(),
+            until: None,
+        }
+    }
+}
+
 /// A distribution of flows' sizes.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(untagged)]
