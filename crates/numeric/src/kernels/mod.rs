@@ -53,6 +53,8 @@ pub struct FixedKernels<T: 'static> {
     pub decode_counted: fn(&[u8], Scale, ReduceOp, &mut [T]),
     /// `vector <- codes of input * factor`, of 8 bits.
     pub encode_codes: fn(&[T], f64, &mut [u8]),
+    /// `loss <- input - its codes / factor`.
+    pub loss_of_codes: fn(&[T], f64, &mut [T]),
     /// `output <- vector * unit / divisor`, for sums of codes in 8 bits.
     pub decode_codes_8: fn(&[u8], Unscale, &mut [T]),
     /// The same for sums in 16 bits, big-endian.

@@ -103,6 +103,7 @@ const fn fixed<I: InstructionSet, T: FixedPoint>(max_abs: fn(&[T]) -> u32) -> Fi
         encode_counted: non_finite::encode,
         decode_counted: non_finite::decode,
         encode_codes: compile!(I: portable::encode_codes; input: &[T], factor: f64, vector: &mut [u8]),
+        loss_of_codes: compile!(I: portable::loss_of_codes; input: &[T], factor: f64, loss: &mut [T]),
         decode_codes_8: compile!(I: portable::decode_codes::<T, Code>; vector: &[u8], unscale: super::Unscale, output: &mut [T]),
         decode_codes_16: compile!(I: portable::decode_codes::<T, CodeSum>; vector: &[u8], unscale: super::Unscale, output: &mut [T]),
     }
