@@ -88,14 +88,14 @@ impl<T: Element> Storage for RawStorage<T> {
         }
     }
 
-    fn loss(&mut self, block: Range<usize>) -> Option<(&[T], &mut [T])> {
+    fn loss(&mut self, block: Range<usize>) -> Option<Operands<'_, T>> {
         if self.loss.is_null() {
             return None;
         }
         self.check(&block);
         // SAFETY: inside memory that is as long as the input and separate; `&mut self` makes this the only slice of it.
         let loss = unsafe { slice::from_raw_parts_mut(self.loss.add(block.start), block.len()) };
-        Some((self.input(block), loss))
+        Some(Operands::Separate(self.input(block), loss))
     }
 }
 
