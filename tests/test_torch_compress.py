@@ -10,6 +10,8 @@ pytest.importorskip("torch", reason="PyTorch is not installed; `make test-torch`
 
 import torch_rank_compress
 from conftest import Ranks
+from tributary.torch import Options
+from tributary.torch.compress import with_codes
 from tributary.torch.options import AT_HOSTS, AT_SWITCH
 
 
@@ -48,6 +50,21 @@ def test_what_does_not_fit_is_refused_with_a_sentence(ranks: Ranks, meet: str) -
             shape == "the parameter weight has the shape [2, 3], and its state [3]: this is the state of another model"
         )
         assert name == "the model has no trained parameter other: this is the state of another model"
+
+
+@pytest.mark.parametrize(
+    ("options", "world_size", "chosen"),
+    [
+        ("", 8, {"numbers": "int8"}),
+        ("", 9, {"numbers": "int8", "down": "16"}),
+        ("numbers=int8,down=8", 9, {"numbers": "int8", "down": "8"}),
+        ("numbers=fixed,congestion_control=fixed", 2, {"numbers": "int8", "congestion_control": "fixed"}),
+    ],
+)
+def test_many_ranks_get_wider_sums_unless_options_say_otherwise(
+    options: str, world_size: int, chosen: dict[str, str]
+) -> None:
+    assert with_codes(Options(options=options), "int8", world_size).protocol_options == chosen
 
 
 def test_in_a_hosts_memory_nothing_is_lost(ranks: Ranks, meet: str) -> None:

@@ -14,6 +14,9 @@ from torch.distributed import GradBucket
 from tributary.torch.options import CODES, Options
 from tributary.torch.plugin import backend_of, options_here
 
+#: The most ranks whose sums of codes come down in 8 bits: ``docs/numerics.md`` has the errors.
+MOST_NARROW = 8
+
 
 class Compress:
     """What :func:`compress_hook` keeps: ``model.register_comm_hook(Compress(model, bits=8), compress_hook)``.
@@ -25,7 +28,8 @@ class Compress:
         model: the model whose gradients come; its parameters' names are those of the state.
         bits: of the codes.
         group: a group of the tributary backend with the ranks of the model's own, whose options sum codes of these bits
-            (``Options(options="numbers=int8")``). If None, all ranks make such a group, here and together.
+            (``Options(options="numbers=int8")``). If None, all ranks make such a group, here and together; among more
+            than 8, sums come down in 16 bits, as their steps in 8 bits are too wide then.
         error_feedback: whether what was lost comes later.
 
     """
@@ -93,10 +97,15 @@ class Compress:
 
 
 def _group_of(codes: str) -> Any:
-    options: Options = options_here()
-    numbers = options.protocol_options | {"numbers": codes}
-    chosen = ",".join(f"{name}={value}" for name, value in numbers.items())
-    return dist.new_group(backend="tributary", pg_options=replace(options, options=chosen))
+    options = with_codes(options_here(), codes, dist.get_world_size())
+    return dist.new_group(backend="tributary", pg_options=options)
+
+
+def with_codes(options: Options, codes: str, world_size: int) -> Options:
+    """These options with sums of such codes, which come down as wide as so many ranks need unless they say how wide."""
+    down = {"down": "16"} if world_size > MOST_NARROW else {}
+    chosen = down | options.protocol_options | {"numbers": codes}
+    return replace(options, options=",".join(f"{name}={value}" for name, value in chosen.items()))
 
 
 def compress_hook(state: Compress, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
