@@ -19,6 +19,7 @@ use crate::combine::{Combine, Fixed16};
 use crate::dtype::{DType, ReduceOp};
 use crate::scale::Scale;
 pub use crate::scale::Unscale;
+use crate::thc::ThcKernels;
 
 /// The kernels of one element type. Callers check that lengths agree.
 #[derive(Clone, Copy)]
@@ -137,6 +138,8 @@ pub struct Kernels {
     pub codes_8: Combine,
     /// Accumulators of codes whose sums hosts get in 16 bits.
     pub codes_16: Combine,
+    /// Rotated codes of 4 bits.
+    pub thc: ThcKernels,
     /// Accumulators of binary16 in fixed point.
     pub fixed_f16: Fixed16,
     /// Accumulators of bfloat16 in fixed point.
