@@ -342,8 +342,8 @@ mod tests {
             (input.wrapping_add(2), 2..4, false),
             (input, 0..0, true),
         ] {
-            // SAFETY: the output is the kept part of the input, or another array; nothing is read or written.
             let at = Memory { input: input.cast_const().cast(), output: to.cast(), loss: std::ptr::null_mut() };
+            // SAFETY: the output is the kept part of the input, or another array; nothing is read or written.
             let tensor = unsafe { tensor(at, spec, kept.clone()) };
             assert_eq!(tensor.leaves_input(), is_left, "{kept:?}");
         }
