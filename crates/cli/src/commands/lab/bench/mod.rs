@@ -1,12 +1,13 @@
 //! `tributary lab bench`: ours, our ring and PyTorch's Gloo over the same links, in one run.
 //!
-//! `plan.rs` says what is measured, `contender.rs` which ways to sum, and `density.rs` how sparse tensors are;
-//! `measure.rs` measures on one star after the other. `gloo.rs` is the peer, and `report.rs` the output for people and
-//! scripts. `tenants` is another bench: two jobs that share a switch's memory.
+//! `plan.rs` says what is measured, and `contender.rs` which ways to sum; `measure.rs` measures on one star after the
+//! other. `gloo.rs` is the peer. `report.rs` is the output for people and scripts: each contender's figures are in
+//! `line.rs`, and `crossing.rs` says where two lines cross. `tenants` is another bench: two jobs that share a switch's memory.
 
 mod contender;
-mod density;
+mod crossing;
 mod gloo;
+mod line;
 mod machine;
 mod measure;
 mod plan;
@@ -25,7 +26,7 @@ use crate::output;
 use crate::program::Program;
 
 use crate::commands::collective::{self, design};
-use density::Density;
+use contender::Density;
 use plan::{Plan, Rate};
 
 const EXAMPLES: &str = "\
