@@ -5,7 +5,7 @@ use std::fmt;
 use super::flows::flows_under;
 use super::{
     CoresReport, FlowReport, JobReport, LinkGroup, MetricReport, OperatorReport, Report, SamplesReport, Stop,
-    TransportReport,
+    TransportReport, TreeReport,
 };
 use crate::cores::operators::OperatorCycles;
 use crate::engine::Data;
@@ -125,14 +125,12 @@ fn figures(metrics: &[MetricReport]) -> String {
 }
 
 fn write_job(f: &mut fmt::Formatter<'_>, job: &JobReport) -> fmt::Result {
-    let trees = match (job.servers, job.trees) {
+    let trees = match (job.servers, job.trees.len()) {
         (Some(servers), _) => number(servers as u64, "server", "servers"),
         (None, 0) if job.sums_every_hop => "dynamic trees".to_string(),
         (None, 0) => "no switch sums".to_string(),
         (None, trees) => {
-            let roots = job.roots.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
-            let switches = if job.roots.len() == 1 { "switch" } else { "switches" };
-            format!("{} below {switches} {roots}", number(trees as u64, "tree", "trees"))
+            format!("{} below {}", number(trees as u64, "tree", "trees"), TreeReport::roots(&job.trees))
         }
     };
     writeln!(
