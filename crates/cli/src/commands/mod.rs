@@ -43,7 +43,7 @@ TRIBUTARY_LOG_FORMAT=json as objects.";
 
 /// Sums tensors inside the network instead of at the hosts.
 #[derive(clap::Parser)]
-#[command(name = "tributary", version, after_help = EXAMPLES, arg_required_else_help = true)]
+#[command(name = "tributary", version = tributary_sim::Program::BUILD, after_help = EXAMPLES, arg_required_else_help = true)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
