@@ -114,6 +114,7 @@ impl Report {
             .whole("bytes", rows().map(|row| row.bytes))
             .real("start_s", rows().map(|row| row.start))
             .real("seconds", rows().map(|row| row.seconds))
+            .real("slowdown", rows().map(|row| row.slowdown))
     }
 
     fn link_table(&self) -> Table {

@@ -4,8 +4,8 @@ use std::fmt;
 
 use super::flows::flows_under;
 use super::{
-    CoresReport, FlowReport, JobReport, LinkGroup, MetricReport, OperatorReport, Report, SamplesReport, Stop,
-    TransportReport, TreeReport,
+    CoresReport, FlowClass, FlowReport, JobReport, LinkGroup, MetricReport, OperatorReport, Report, SamplesReport,
+    Stop, TransportReport, TreeReport,
 };
 use crate::cores::operators::OperatorCycles;
 use crate::engine::Data;
@@ -249,11 +249,15 @@ fn write_transport(f: &mut fmt::Formatter<'_>, transport: &TransportReport) -> f
         transport.retransmissions
     )?;
     if !transport.classes.is_empty() {
-        writeln!(f, "  {:<14}{:>8}{:>14}{:>14}{:>14}", "completion", "flows", "mean", "p50", "p99")?;
+        let slowdown = ["slowdown", "p50", "p99"];
+        write!(f, "  {:<14}{:>8}{:>14}{:>14}{:>14}", "completion", "flows", "mean", "p50", "p99")?;
+        writeln!(f, "{:>10}{:>8}{:>8}", slowdown[0], slowdown[1], slowdown[2])?;
     }
     for class in &transport.classes {
         let [mean, p50, p99] = [class.mean_seconds, class.p50_seconds, class.p99_seconds].map(time);
-        writeln!(f, "  {:<14}{:>8}{mean:>14}{p50:>14}{p99:>14}", class.name, class.flows)?;
+        write!(f, "  {:<14}{:>8}{mean:>14}{p50:>14}{p99:>14}", class.name, class.flows)?;
+        let FlowClass { mean_slowdown, p50_slowdown, p99_slowdown, .. } = class;
+        writeln!(f, "{mean_slowdown:>10.2}{p50_slowdown:>8.2}{p99_slowdown:>8.2}")?;
     }
     write_left_out(f, transport.started - transport.finished)
 }
