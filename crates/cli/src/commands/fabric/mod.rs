@@ -41,9 +41,9 @@ const EXAMPLES: &str = "\
 Examples:
   tributary lab fabric examples/fabric.toml         start it, say where everything is, until Ctrl-C
   tributary lab fabric examples/fabric.toml --allreduce 1000000
-  tributary lab fabric examples/fabric.toml --allreduce 1000000 --traffic host3:host7:150Mbit/s:spine0
-  tributary lab fabric examples/fabric.toml --allreduce 4000000 --kill spine0:500ms    nobody notices
-  tributary lab fabric examples/fabric.toml --allreduce 4000000 --kill leaf1:500ms     every rank fails
+  tributary lab fabric examples/fabric.toml --allreduce 90000 --traffic host3:host7:150Mbit/s:spine0
+  tributary lab fabric examples/fabric.toml --allreduce 4000000 --kill spine0:500ms  nobody notices
+  tributary lab fabric examples/fabric.toml --allreduce 4000000 --kill leaf1:500ms   all ranks fail
   tributary lab fabric examples/fabric.toml --allreduce 4000000 --protocol switchml --trees 2
   tributary lab fabric examples/fabric.toml --run 'ip netns exec $NS_host0 ping -c 1 10.77.128.1'
   tributary lab fabric fabric.toml --print          the command for each machine of a real one
