@@ -20,3 +20,4 @@ mod rejected_packets;
 mod setup;
 mod sixteen_bits;
 mod traces;
+mod window;

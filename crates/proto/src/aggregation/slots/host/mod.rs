@@ -167,7 +167,8 @@ impl<D: Dialect> SlotHost<D> {
         if header.spec != op.spec {
             return Err(DropReason::BadField);
         }
-        let whole = if slot.stage == Stage::Probe { 0..0 } else { op.range(slot.block) };
+        let was_empty = slot.stage == Stage::Probe;
+        let whole = if was_empty { 0..0 } else { op.range(slot.block) };
         // If the result belongs to another rank, this rank only hears that the slot is free.
         let is_mine = op.spec.primitive.sole_recipient().is_none_or(|recipient| recipient == self.config.rank);
         let range = if is_mine { whole } else { 0..0 };
@@ -187,7 +188,8 @@ impl<D: Dialect> SlotHost<D> {
         }
         slot.phase = slot.phase.wrapping_add(1);
         let took = self.recovery.answered(now, header.idx, &mut self.queue);
-        if let Some(gate) = &mut self.gate {
+        // An empty packet's answer says nothing about how fast the path brings full ones.
+        if let Some(gate) = self.gate.as_mut().filter(|_| !was_empty) {
             gate.on_answer(now, header.idx, took);
         }
         self.end_phase(header.idx);
