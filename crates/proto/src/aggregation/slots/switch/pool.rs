@@ -40,8 +40,10 @@ pub struct Pool<D: Dialect> {
     is_root: bool,
     /// Ranks of the whole job.
     world_size: u16,
-    /// A collective with this many elements has at least two blocks in every slot.
-    two_laps: u64,
+    /// Slots of the job in all trees.
+    job_slots: u16,
+    /// Bytes of vector that a packet may have.
+    payload_bytes: usize,
     mismatches: Vec<Option<Mismatch>>,
 }
 
@@ -59,7 +61,6 @@ impl<D: Dialect> Pool<D> {
         let width = forest.as_ref().map_or_else(|| dialect.width(children, job.world_size), Forest::buffers);
         let versions = 2 * slots.len();
         let words = positions.len().div_ceil(64);
-        let two_laps = 2 * u64::from(job.slots) * u64::from(job.elements_per_packet);
         let lane_bytes = dialect.narrow().lane_bytes(values, job.payload_bytes());
         let instances = match values {
             Values::Elements => {
@@ -74,6 +75,7 @@ impl<D: Dialect> Pool<D> {
             state: State::Unused,
             word: D::Word::NOTHING,
             block: Block { kind: Kind::Probe, spec: Spec::NOTHING, elements: 0 },
+            has_two_laps: false,
             agreement: Agreement::default(),
             completed_at: Time::ZERO,
             turnaround: UNKNOWN,
@@ -92,10 +94,8 @@ impl<D: Dialect> Pool<D> {
             positions,
             is_root: config.parent.is_none(),
             world_size: job.world_size,
-            two_laps: match dialect.numbers() {
-                Numbers::Int8(_) => 4 * two_laps,
-                Numbers::Float | Numbers::Fixed => two_laps,
-            },
+            job_slots: job.slots,
+            payload_bytes: job.payload_bytes(),
             mismatches: vec![None; versions],
         }
     }
@@ -173,12 +173,15 @@ impl<D: Dialect> Pool<D> {
             }
             _ => Rule::arranged(encoding.combine, self.arrangement(&block.spec, encoding)).by(encoding.custom_op),
         };
-        let (turnaround, round) = self.measured(now, shadow, &block);
+        let block_elements = encoding.block_elements(self.payload_bytes, self.dialect.narrow());
+        let has_two_laps = block.spec.elements / block_elements >= 2 * u32::from(self.job_slots);
+        let (turnaround, round) = measured(now, shadow, has_two_laps);
         self.sums.begin(id.0, rule);
         self.excused[id.0 * self.words..][..self.words].fill(0);
         let word = D::Word::NEUTRAL;
         let (state, completed_at) = (State::Open, Time::ZERO);
-        self.versions[id.0] = Version { phase, state, word, block, agreement, completed_at, turnaround, round };
+        self.versions[id.0] =
+            Version { phase, state, word, block, has_two_laps, agreement, completed_at, turnaround, round };
         Ok(())
     }
 
@@ -186,21 +189,6 @@ impl<D: Dialect> Pool<D> {
     pub fn arrangement(&self, spec: &Spec, encoding: &Encoding) -> Arrangement {
         let in_any_order = encoding.is_scaled || spec.primitive.sole_source().is_some() && self.spares();
         if in_any_order { Arrangement::Buffers(1) } else { self.dialect.arrangement(spec, encoding, self.children) }
-    }
-
-    /// Learns about round trips from a block's first contribution. Its sender is the quickest child, which has used a
-    /// result to send again. That takes a round trip if both blocks are of one collective, and any time if ranks
-    /// computed something in between. If every collective has two blocks or more in each slot, at most every second
-    /// turnaround spans two collectives, so the shorter of the last two turnarounds is a round trip. Nothing is known
-    /// of smaller collectives.
-    fn measured(&self, now: Time, before: &Version<D::Word>, block: &Block) -> (Span, Span) {
-        let goes_round = |spec: &Spec| u64::from(spec.elements) >= self.two_laps;
-        if before.state != State::Complete || !goes_round(&before.block.spec) || !goes_round(&block.spec) {
-            return (UNKNOWN, Span::ZERO);
-        }
-        let turnaround = now.since(before.completed_at);
-        // If the turnaround before is unknown, that block was the first of its collective, and this block is not.
-        (turnaround, turnaround.min(before.turnaround))
     }
 
     /// Adds one contribution, which was not seen yet and is of the version's block; returns the new count.
@@ -384,4 +372,17 @@ impl<D: Dialect> Pool<D> {
             + self.positions.memory_bytes()
             + heap_bytes(&self.mismatches)
     }
+}
+
+/// Learns about round trips from a block's first contribution. Its sender is the quickest child, which has used a result
+/// to send again. That takes a round trip if both blocks are of one collective, and any time if ranks computed something
+/// in between. If every collective has two blocks or more in each slot, at most every second turnaround spans two
+/// collectives, so the shorter of the last two turnarounds is a round trip. Nothing is known of smaller collectives.
+fn measured<W>(now: Time, before: &Version<W>, has_two_laps: bool) -> (Span, Span) {
+    if before.state != State::Complete || !before.has_two_laps || !has_two_laps {
+        return (UNKNOWN, Span::ZERO);
+    }
+    let turnaround = now.since(before.completed_at);
+    // If the turnaround before is unknown, that block was the first of its collective, and this block is not.
+    (turnaround, turnaround.min(before.turnaround))
 }

@@ -141,6 +141,8 @@ pub struct Version<W> {
     pub word: W,
     /// The block that they contribute to.
     pub block: Block,
+    /// The block's collective has at least two blocks in every slot.
+    pub(super) has_two_laps: bool,
     /// What ranks have agreed on in this slot, this phase included once it is complete.
     pub(super) agreement: Agreement,
     /// When all contributions were in; later, when the parent's result came.
