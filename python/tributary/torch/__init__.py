@@ -2,8 +2,8 @@
 
 PyTorch finds the backend by itself, through the entry-point group ``torch.distributed.backends``; import this package
 for what goes beyond it: :class:`Options`, :func:`stats`, :func:`flight_record`, :func:`all_reduce_hook`,
-:func:`all_reduce` with operators of one's own, :class:`Combine`, :class:`TopK` and :class:`Steps`. See
-``docs/torch.md``.
+:func:`all_reduce` with operators of one's own, :class:`Combine`, :class:`TopK`, :class:`Compress` and :class:`Steps`.
+See ``docs/torch.md``.
 """
 
 import torch
@@ -17,6 +17,7 @@ if not hasattr(Backend, "all_gather_single"):
 
 from tributary.torch.backend import TributaryBackend
 from tributary.torch.combine import Combine, all_reduce, combine_hook
+from tributary.torch.compress import Compress, compress_hook
 from tributary.torch.flight import flight_record, write_flight_record
 from tributary.torch.hook import all_reduce_hook
 from tributary.torch.ledger import Entry, Stats
@@ -27,6 +28,7 @@ from tributary.torch.topk import TopK, topk_hook
 
 __all__ = [
     "Combine",
+    "Compress",
     "Entry",
     "Options",
     "Stats",
@@ -37,6 +39,7 @@ __all__ = [
     "all_reduce",
     "all_reduce_hook",
     "combine_hook",
+    "compress_hook",
     "flight_record",
     "register",
     "stats",

@@ -204,6 +204,11 @@ class TributaryBackend(Reductions, Gathers, HostOnly):
             former.close_hosts(orderly=False)
         return former
 
+    @property
+    def codes(self) -> str | None:
+        """What floats are summed as in the network, if that is codes."""
+        return self._present("codes").chosen.codes
+
     # The end.
 
     def stats(self) -> Stats:
