@@ -11,7 +11,11 @@ pytest.importorskip("torch", reason="PyTorch is not installed; `make test-torch`
 import torch_rank_spread
 from conftest import Ranks
 from program import Daemon
+from tributary import sim
+from tributary.torch import Options, protocol_choice
 from tributary.torch.network import cuts
+from tributary.torch.options import AROUND, AT_HOSTS, AT_SWITCH
+from tributary.torch.protocol_choice import choose
 from tributary.torch.spread import plan
 
 
@@ -35,6 +39,55 @@ def test_a_switch_whose_link_carries_all_sums_all() -> None:
 
 def test_a_switch_that_is_too_slow_to_help_sums_nothing() -> None:
     assert plan(range(4), [0.001], 0.60).shares == [0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "options", "protocol"),
+    [
+        ([0, 0, 0], Options(), AT_SWITCH),
+        ([0, 1], Options(), AT_HOSTS),
+        ([0, 0], Options(), AT_SWITCH),
+        ([0, 1], Options(options="numbers=fixed"), AT_HOSTS),
+        ([0, 1, 2, 3], Options(), AT_HOSTS),
+        ([0, 1, 2, 3], Options(options="numbers=fixed"), AT_HOSTS),
+        ([0, 0, 1, 1], Options(), AROUND),
+        ([0, 1, 0, 1, 0, 1], Options(), AT_HOSTS),
+        ([0, 0, 1], Options(), AROUND),
+        ([0, 1, 2, 3], Options(switch="a:1"), AT_SWITCH),
+        ([0, 1], Options(switch="a:1"), AT_SWITCH),
+        ([0, 1, 2, 3], Options(protocol=AT_SWITCH), AT_SWITCH),
+        ([0, 1], Options(protocol=AT_SWITCH), AT_SWITCH),
+    ],
+)
+def test_the_protocol_is_the_one_that_the_ranks_hosts_suit(hosts: list[int], options: Options, protocol: str) -> None:
+    assert choose(options, hosts)[0].protocol == protocol
+
+
+def test_a_group_says_what_its_protocol_spares_the_links() -> None:
+    why = choose(Options(), [0, 1, 2, 3])[1]
+    assert "1.50 tensors over each host's link" in why
+    assert "would take 3.00 over rank 0's" in why
+
+
+def test_an_option_that_the_choice_adds_and_its_protocol_refuses_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol_choice, "of_shared_links", lambda options: {"no_such_option": "1", **options})
+    with pytest.raises(ValueError, match="no_such_option"):
+        choose(Options(), [0, 1, 2, 3])
+
+
+@pytest.mark.parametrize("delay", ["2 us", "250 us", "1 ms"])
+def test_two_hosts_fill_their_links_though_they_answer_late(delay: str) -> None:
+    """As hosts do whose cores are busy. A ring's window follows acknowledgements, and is too short then."""
+    chosen = choose(Options(), [0, 1])[0]
+
+    def goodput(protocol: str, options: dict[str, str]) -> float:
+        job = {"protocol": protocol, "tensor": "25 MB", "options": options}
+        network = {"star": {"hosts": 2}, "rate": "1 Gbit/s", "delay": delay, "queue": "4 MB"}
+        result = sim.run({"network": network, "job": [job]})
+        assert result.failure is None
+        return float(result.jobs["goodput_gbps"][0])
+
+    assert goodput(chosen.protocol, chosen.protocol_options) > goodput(AROUND, {"congestion_control": "dctcp"})
 
 
 def test_a_tensor_is_cut_between_blocks_and_whole() -> None:
