@@ -41,6 +41,16 @@ def test_a_switch_that_is_too_slow_to_help_sums_nothing() -> None:
     assert plan(range(4), [0.001], 0.60).shares == [0.0, 1.0]
 
 
+def test_a_plan_says_which_links_limit_it() -> None:
+    # A switch on a worker's link beside four workers: all links are busy. One on a slow link: the hosts' alone.
+    for rate, limits in [(0.25, ["at s:1", "at the ranks' own hosts"]), (0.001, ["at the ranks' own hosts"])]:
+        planned = plan(range(4), [rate], 4 / 6)
+        assert [way.where for way in planned.of_ways(["s:1"]) if way.is_limit] == limits
+        assert planned.sentence(["s:1"]).endswith(f"limited by the links {' and '.join(limits)}")
+    wide = plan(range(4), [0.93], 0.60).of_ways(["s:1"])
+    assert (wide[0].share, wide[0].is_limit, wide[1].share) == (1.0, True, 0.0)
+
+
 @pytest.mark.parametrize(
     ("hosts", "options", "protocol"),
     [
@@ -109,10 +119,12 @@ def test_the_bits_are_the_same_whatever_the_shares(ranks: Ranks, daemon: Daemon,
         ]
     finally:
         other.stop()
-    assert len({bits for of_ranks in outcomes for bits, _ in of_ranks}) == 1
+    assert len({bits for of_ranks in outcomes for bits, _, _ in of_ranks}) == 1
     # Shards travel over the host path where the switches' links are too narrow for all ranks' sums.
     assert "all_gather_single" in outcomes[1][0][1]
     assert "host all_gather_single" in outcomes[2][0][1]
+    ways = [f"at {daemon.address}", f"at {other.address}", "at the ranks' own hosts"]
+    assert outcomes[2][0][2] == list(zip(ways, [0.3, 0.3, 0.4], strict=True))
 
 
 def test_links_are_measured_again_after_some_gigabytes(ranks: Ranks, daemon: Daemon, tmp_path: Path) -> None:
@@ -129,7 +141,7 @@ def test_a_switch_without_memory_for_a_wider_job_goes_on_with_the_one_that_it_ha
     finally:
         small.stop()
     enough = ranks(torch_rank_spread.summed, 3, str(tmp_path / "enough"), daemon.address, [0.5, 0.5])
-    assert len({bits for bits, _ in outcomes + enough}) == 1
+    assert len({bits for bits, _, _ in outcomes + enough}) == 1
 
 
 def test_every_rank_learns_at_once_that_one_brings_a_small_tensor_to_a_large_operation(

@@ -19,7 +19,7 @@ from tributary.torch.backend import TributaryBackend
 from tributary.torch.combine import Combine, all_reduce, combine_hook
 from tributary.torch.flight import flight_record, write_flight_record
 from tributary.torch.hook import all_reduce_hook
-from tributary.torch.ledger import Entry, Stats
+from tributary.torch.ledger import Entry, Share, Stats
 from tributary.torch.options import Options
 from tributary.torch.plugin import register, stats
 from tributary.torch.step_costs import Step, Steps
@@ -29,6 +29,7 @@ __all__ = [
     "Combine",
     "Entry",
     "Options",
+    "Share",
     "Stats",
     "Step",
     "Steps",
