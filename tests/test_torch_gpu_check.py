@@ -54,9 +54,11 @@ def loaded(path: Path) -> ModuleType:
 
 
 @pytest.mark.parametrize("name", ["copies", "threads"])
-def test_staging_that_loses_elements_fails(capsys: pytest.CaptureFixture[str], name: str) -> None:
+def test_staging_that_loses_elements_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
     check, staging = loaded(SCRIPT), loaded(ROOT / "python/tributary/torch/staging.py")
     good = staging.fetch
-    staging.fetch = lambda tensor: good(tensor) * 0
+    monkeypatch.setattr(staging, "fetch", lambda tensor: good(tensor) * 0)
     assert check.report(name, lambda: getattr(check, name)(staging)) == "failed"
     assert f"gpu-check: {name} failed: AssertionError: " in capsys.readouterr().out
