@@ -141,7 +141,7 @@ def test_threads_that_take_turns_may_share_a_group(ranks: Ranks, meet: str) -> N
 
 
 def test_a_rank_that_does_not_come_is_named(ranks: Ranks, meet: str) -> None:
-    failures = ranks(torch_rank_failures.missing, 3, meet)
+    failures = ranks(torch_rank_failures.missing, 3, meet, 2)
     for kind, sentence in failures[:2]:
         assert kind == "CollectiveTimeoutError", sentence
         assert sentence.startswith("all_reduce 3 of group 0")
