@@ -33,4 +33,4 @@ pub use records::{
     EndpointId, InstallError, Iteration, JobError, JobErrorKind, JobIndex, JobLifetime, JobPlan, TooLittleMemory,
 };
 pub use simulation::{Settings, Simulation};
-pub(crate) use steps::assign_partitions;
+pub(crate) use steps::{PlannedTree, assign_partitions};

@@ -11,4 +11,5 @@ mod measure;
 mod memory;
 mod partition;
 
+pub(crate) use install::PlannedTree;
 pub use partition::assign_partitions;
