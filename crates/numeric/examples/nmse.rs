@@ -66,12 +66,12 @@ fn int8(ranks: &[Tensor], width: CodeWidth) -> Tensor {
     let (mut sum, combine) = (vec![0f32; ELEMENTS], codes(width));
     for start in (0..ELEMENTS).step_by(BLOCK) {
         let block = start..ELEMENTS.min(start + BLOCK);
-        let parts = || ranks.iter().map(|rank| &rank[block.clone()]);
-        let range = parts().fold(BlockExponent::ZERO, |range, part| range.join(codec::exponent(part)));
+        let blocks = || ranks.iter().map(|rank| &rank[block.clone()]);
+        let range = blocks().fold(BlockExponent::ZERO, |range, own| range.join(codec::exponent(own)));
         let scale = Scale::codes(range, ranks.len() as u16, width);
         let (mut lanes, mut vector) = (vec![0; 2 * block.len()], vec![0; block.len()]);
-        for part in parts() {
-            codec::encode(part, scale, &mut vector);
+        for own in blocks() {
+            codec::encode(own, scale, &mut vector);
             (combine.add)(&mut lanes, &vector);
         }
         (combine.finish)(&mut lanes, ranks.len() as u16);
@@ -87,12 +87,12 @@ fn thc4(ranks: &[Tensor]) -> Tensor {
     let mut sum = vec![0f32; ELEMENTS];
     for start in (0..ELEMENTS).step_by(thc::MAX_BLOCK) {
         let block = start..ELEMENTS.min(start + thc::MAX_BLOCK);
-        let parts = || ranks.iter().map(|rank| &rank[block.clone()]);
-        let norm = parts().map(thc::Norm::of).max().expect("there are ranks");
+        let blocks = || ranks.iter().map(|rank| &rank[block.clone()]);
+        let norm = blocks().map(thc::Norm::of).max().expect("there are ranks");
         let shared = thc::Shared { seed: start as u64, norm, world_size: ranks.len() as u16 };
         let (mut lanes, mut vector) = (vec![0; thc::padded(block.len())], vec![0; thc::codes_len(block.len())]);
-        for (rank, part) in parts().enumerate() {
-            (kernels::best().thc.encode)(part, shared, (rank << 32 | start) as u64, &mut vector);
+        for (rank, own) in blocks().enumerate() {
+            (kernels::best().thc.encode)(own, shared, (rank << 32 | start) as u64, &mut vector);
             (kernels::best().thc.add)(&mut lanes, &vector);
         }
         (kernels::best().thc.decode)(&lanes, shared, ReduceOp::Sum, &mut sum[block]);

@@ -121,15 +121,15 @@ proptest! {
             .into_iter()
             .map(|rank| rank.into_iter().map(|x| (f64::from(x) * 2f64.powi(exponent)) as f32).collect())
             .collect();
-        let parts: Vec<&[f32]> = ranks.iter().map(Vec::as_slice).collect();
-        let (sum, _) = allreduce(&parts, seed, ReduceOp::Sum);
-        let (average, _) = allreduce(&parts.iter().rev().copied().collect::<Vec<_>>(), seed, ReduceOp::Avg);
+        let tensors: Vec<&[f32]> = ranks.iter().map(Vec::as_slice).collect();
+        let (sum, _) = allreduce(&tensors, seed, ReduceOp::Sum);
+        let (average, _) = allreduce(&tensors.iter().rev().copied().collect::<Vec<_>>(), seed, ReduceOp::Avg);
         let largest = average.iter().fold(f32::MIN_POSITIVE, |largest, x| largest.max(x.abs()));
         for (index, (sum, average)) in sum.iter().zip(&average).enumerate() {
             let close = (sum / ranks.len() as f32 - average).abs() <= 1e-5 * largest;
             prop_assert!(close, "element {index}: {sum:e} and {average:e}");
         }
-        let (again, _) = allreduce(&parts.iter().rev().copied().collect::<Vec<_>>(), seed, ReduceOp::Sum);
+        let (again, _) = allreduce(&tensors.iter().rev().copied().collect::<Vec<_>>(), seed, ReduceOp::Sum);
         prop_assert_eq!(again.iter().map(|x| x.to_bits()).collect::<Vec<_>>(), sum.iter().map(|x| x.to_bits()).collect::<Vec<_>>());
     }
 

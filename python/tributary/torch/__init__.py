@@ -20,7 +20,7 @@ from tributary.torch.combine import Combine, all_reduce, combine_hook
 from tributary.torch.compress import Compress, compress_hook
 from tributary.torch.flight import flight_record, write_flight_record
 from tributary.torch.hook import all_reduce_hook
-from tributary.torch.ledger import Entry, Stats
+from tributary.torch.ledger import Entry, Share, Stats
 from tributary.torch.options import Options
 from tributary.torch.plugin import register, stats
 from tributary.torch.step_costs import Step, Steps
@@ -31,6 +31,7 @@ __all__ = [
     "Compress",
     "Entry",
     "Options",
+    "Share",
     "Stats",
     "Step",
     "Steps",

@@ -102,7 +102,7 @@ def _group_of(codes: str) -> Any:
 
 
 def with_codes(options: Options, codes: str, world_size: int) -> Options:
-    """These options with sums of such codes, which come down as wide as so many ranks need unless they say how wide."""
+    """These options with sums of such codes, which come down as wide as this many ranks need unless they say it."""
     down = {"down": "16"} if world_size > MOST_NARROW else {}
     chosen = down | options.protocol_options | {"numbers": codes}
     return replace(options, options=",".join(f"{name}={value}" for name, value in chosen.items()))

@@ -19,6 +19,25 @@ class Entry:
 
 
 @dataclass(frozen=True)
+class Share:
+    """Where a share of each large sum is made."""
+
+    #: "at HOST:PORT", a switch; or "at the ranks' own hosts".
+    where: str
+    #: 0.0 to 1.0; together 1.0.
+    share: float
+    #: Gbit/s of tensor that this way would sum alone, as measured.
+    gbps: float
+    #: The share of the time of a sum for which its link is busy: those that are busy all the time limit the sum.
+    busy: float
+
+    @property
+    def is_limit(self) -> bool:
+        """Whether a faster link here would make sums faster."""
+        return self.busy > 0.98
+
+
+@dataclass(frozen=True)
 class Stats:
     """The operations of this rank in one group since it was made. Bytes are those of the rank's own tensors."""
 
@@ -38,6 +57,8 @@ class Stats:
     codes: dict[tuple[str, str], Entry] = field(default_factory=dict)
     #: Why sums went through the network and not through this host's memory; None if they did not, or there were none.
     why_network: str | None = None
+    #: Where large sums are made, if they are shared out between switches and the ranks' own hosts; else nothing.
+    shares: Sequence[Share] = ()
 
     @staticmethod
     def of_all(groups: Sequence[Stats]) -> Stats:
@@ -147,7 +168,7 @@ class Ledger:
             self._under_way += max(0.0, ended - max(begun, self._counted_until))
             self._counted_until = max(ended, self._counted_until)
 
-    def stats(self, packets: GroupStats | None, why_network: str | None = None) -> Stats:
+    def stats(self, packets: GroupStats | None, why_network: str | None = None, shares: Sequence[Share] = ()) -> Stats:
         """The numbers so far."""
         with self._lock:
             return Stats(
@@ -159,6 +180,7 @@ class Ledger:
                 memory={name: Entry(entry.collectives, entry.bytes) for name, entry in self._memory.items()},
                 codes={key: Entry(entry.collectives, entry.bytes) for key, entry in self._codes.items()},
                 why_network=why_network,
+                shares=tuple(shares),
             )
 
 

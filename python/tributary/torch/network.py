@@ -11,6 +11,7 @@ import torch
 
 import tributary
 from tributary import Operator
+from tributary.torch.ledger import Share
 from tributary.torch.sparse import SparseTensor
 from tributary.torch.tensors import NETWORK_DTYPES, memory
 from tributary.torch.transit import Handle
@@ -33,6 +34,8 @@ class Network(ABC):
 
     def __init__(self, size: int) -> None:
         self.size = size
+        #: Where large sums are made, if they are shared out.
+        self.shares: list[Share] = []
 
     def all_reduce(
         self,
