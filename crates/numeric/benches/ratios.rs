@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use tributary_numeric::kernels::{self, ElementKernels, FixedKernels, Kernels, Unscale};
-use tributary_numeric::{BlockExponent, Combine, DType, Element, Lanes, ReduceOp, Scale, bf16, codec, f16};
+use tributary_numeric::{BlockExponent, Combine, DType, Element, Lanes, ReduceOp, Scale, bf16, codec, f16, thc};
 
 /// What a packet of 1500 bytes holds.
 const ELEMENTS: usize = 360;
@@ -51,6 +51,37 @@ fn main() {
         codes(table.name, &table.f16, rounds, |i| f16::from_f32((i as f32 * 0.37).sin()));
         codes(table.name, &table.bf16, rounds, |i| bf16::from_f32((i as f32 * 0.37).sin()));
     }
+    println!("\ncodes of 4 bits, GB/s of tensor of f32");
+    println!("{:<16} {b:>10} {:>10} {:>10}", "", "decode", "add");
+    for table in kernels::available() {
+        rotated_codes(table, rounds);
+    }
+}
+
+/// Rotated blocks: what hosts do, and the switch's sum of levels.
+fn rotated_codes(table: &Kernels, rounds: usize) {
+    let input: Vec<f32> = (0..thc::MAX_BLOCK).map(|i| (i as f32 * 0.37).sin()).collect();
+    let shared = thc::Shared { seed: 1, norm: thc::Norm::of(&input), world_size: 3 };
+    let (mut codes, mut lanes) = (vec![0u8; thc::codes_len(input.len())], vec![0u16; input.len()]);
+    let mut output = input.clone();
+    let mut times = [const { Vec::new() }; 3];
+    let time = |work: &mut dyn FnMut()| {
+        let start = Instant::now();
+        (0..64).for_each(|_| work());
+        start.elapsed().as_nanos() as f64 / (64 * size_of_val(input.as_slice())) as f64
+    };
+    for _ in 0..rounds {
+        times[0].push(time(&mut || (table.thc.encode)(black_box(&input), shared, 7, black_box(&mut codes))));
+        times[1].push(time(&mut || {
+            (table.thc.decode)(black_box(&lanes), shared, ReduceOp::Sum, black_box(&mut output));
+        }));
+        times[2].push(time(&mut || {
+            lanes.fill(0);
+            (table.thc.add)(black_box(&mut lanes), black_box(&codes));
+        }));
+    }
+    let [encode, decode, add] = times.map(|times| 1.0 / median(times));
+    println!("{:<16} {encode:>10.2} {decode:>10.2} {add:>10.2}", table.name);
 }
 
 /// Each kernel of each table, with GB/s and the ratio to the copy of the same round.

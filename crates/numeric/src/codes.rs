@@ -5,7 +5,7 @@
 //! one is not finite either. Sums of codes are associative and commutative, so no order of arrival shows in them.
 //! `docs/numerics.md` has the bound.
 
-use crate::number::{Lane, Number};
+use crate::number::{Lane, Number, number};
 use crate::scale::{Scale, Unscale};
 
 /// An element in a packet. [`Code::NOT_FINITE`] is an infinity or a NaN.
@@ -46,57 +46,16 @@ impl CodeSum {
     }
 }
 
-/// Implements `Number` for a type around an integer; the last two arguments are `widen` and `narrow`.
-macro_rules! code {
-    ($type:ident, $integer:ty, $widen:expr, $narrow:expr) => {
-        impl Number for $type {
-            type Bytes = [u8; size_of::<$integer>()];
-            type Lane = CodeSum;
-
-            #[inline(always)]
-            fn split(bytes: &[u8]) -> &[Self::Bytes] {
-                bytes.as_chunks().0
-            }
-            #[inline(always)]
-            fn split_mut(bytes: &mut [u8]) -> &mut [Self::Bytes] {
-                bytes.as_chunks_mut().0
-            }
-            #[inline(always)]
-            fn from_be(bytes: Self::Bytes) -> $type {
-                $type(<$integer>::from_be_bytes(bytes))
-            }
-            #[inline(always)]
-            fn to_be(self) -> Self::Bytes {
-                self.0.to_be_bytes()
-            }
-            #[inline(always)]
-            fn from_ne(bytes: Self::Bytes) -> $type {
-                $type(<$integer>::from_ne_bytes(bytes))
-            }
-            #[inline(always)]
-            fn to_ne(self) -> Self::Bytes {
-                self.0.to_ne_bytes()
-            }
-            #[inline(always)]
-            fn widen(self) -> CodeSum {
-                $widen(self)
-            }
-            #[inline(always)]
-            fn narrow(lane: CodeSum) -> $type {
-                $narrow(lane)
-            }
-        }
-    };
-}
-
-code!(
+number!(
+    Code as i8,
     Code,
-    i8,
+    |code: Code| code.0,
+    CodeSum,
     |code: Code| if code == Code::NOT_FINITE { CodeSum::NOT_FINITE } else { CodeSum(code.0.into()) },
     // A sum that was divided fits.
     |sum: CodeSum| if sum == CodeSum::NOT_FINITE { Code::NOT_FINITE } else { Code(sum.0 as i8) }
 );
-code!(CodeSum, i16, |sum| sum, |sum| sum);
+number!(CodeSum as i16, CodeSum, |sum: CodeSum| sum.0, CodeSum, |sum| sum, |sum| sum);
 
 impl Lane for CodeSum {
     /// Wraps only if a packet brings codes that no rank makes.

@@ -60,11 +60,15 @@ pub trait Bits: Lane {
     fn xor(self, other: Self) -> Self;
 }
 
-/// Implements `Number` for a type; the last two arguments are `widen` and `narrow`.
+/// Implements `Number` for a type whose bytes are those of `$as`, a primitive type or `half`'s; `$wrap` and `$unwrap`
+/// convert between both. The last two arguments are `widen` and `narrow`.
 macro_rules! number {
     ($type:ty, $lane:ty, $widen:expr, $narrow:expr) => {
+        number!($type as $type, |x| x, |x: $type| x, $lane, $widen, $narrow);
+    };
+    ($type:ty as $as:ty, $wrap:expr, $unwrap:expr, $lane:ty, $widen:expr, $narrow:expr) => {
         impl Number for $type {
-            type Bytes = [u8; size_of::<$type>()];
+            type Bytes = [u8; size_of::<$as>()];
             type Lane = $lane;
 
             #[inline(always)]
@@ -77,19 +81,19 @@ macro_rules! number {
             }
             #[inline(always)]
             fn from_be(bytes: Self::Bytes) -> $type {
-                <$type>::from_be_bytes(bytes)
+                $wrap(<$as>::from_be_bytes(bytes))
             }
             #[inline(always)]
             fn to_be(self) -> Self::Bytes {
-                self.to_be_bytes()
+                $unwrap(self).to_be_bytes()
             }
             #[inline(always)]
             fn from_ne(bytes: Self::Bytes) -> $type {
-                <$type>::from_ne_bytes(bytes)
+                $wrap(<$as>::from_ne_bytes(bytes))
             }
             #[inline(always)]
             fn to_ne(self) -> Self::Bytes {
-                self.to_ne_bytes()
+                $unwrap(self).to_ne_bytes()
             }
             #[inline(always)]
             fn widen(self) -> $lane {
@@ -102,6 +106,7 @@ macro_rules! number {
         }
     };
 }
+pub(crate) use number;
 
 /// Implements a float that is its own lane. The arguments: its NaN, and an integer of its width in which bit patterns
 /// have the float's order.
