@@ -34,7 +34,7 @@ macro_rules! job {
 }
 
 /// A section's heading in the page, a file in which it has only what is required, and the way to it there.
-const SECTIONS: [(&str, &str, &[&str]); 17] = [
+const SECTIONS: [(&str, &str, &[&str]); 20] = [
     ("Top level", "", &[]),
     ("`[network]`", "", &["network"]),
     ("`[[network.graph.link]]`", "", &["network", "graph", "link", "0"]),
@@ -44,6 +44,9 @@ const SECTIONS: [(&str, &str, &[&str]); 17] = [
     ("`[[job]]`", JOB, &["job", "0"]),
     ("`[job.stragglers]`", STRAGGLERS, &["job", "0", "stragglers"]),
     ("`[job.rto]`", concat!(job!(), "\nrto = {}"), &["job", "0", "rto"]),
+    ("`[[step]]`", STEP, &["step", "0"]),
+    ("`[[step.layer]]`", STEP, &["step", "0", "layer", "0"]),
+    ("`[[step.node]]`", NODE, &["step", "0", "node", "0"]),
     ("`[[training]]`", TRAINING, &["training", "0"]),
     ("`[training.small_models]`", SMALL_MODELS, &["training", "0", "small_models"]),
     ("`[[traffic]]`", "[[traffic]]\npattern = \"uniform\"\nmessage = 9999", &["traffic", "0"]),
@@ -55,6 +58,9 @@ const SECTIONS: [(&str, &str, &[&str]); 17] = [
 ];
 
 const STRAGGLERS: &str = concat!(job!(), "\nstragglers = { ranks = 1, late = \"1 us\" }");
+const STEP: &str =
+    concat!("[[step]]\nkind = \"ddp\"\n", hosts_sum!(), "\nlayer = [{ parameters = 1, backward = \"1 us\" }]");
+const NODE: &str = concat!("[[step]]\nkind = \"graph\"\n", hosts_sum!(), "\nnode = [{ name = \"sum\" }]");
 const TRAINING: &str =
     concat!("[[training]]\n", hosts_sum!(), "\nworkers = [1, 2]\niterations = 1\nload = 0.5\nuntil = \"1 ms\"");
 const SMALL_MODELS: &str = concat!(

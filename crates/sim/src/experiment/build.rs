@@ -8,9 +8,9 @@ use super::faults;
 use super::hosts::{Allocation, Servers, servers};
 use super::plan::{plan_without_hosts, pool_size_of, refuse_trees, switch_options};
 use super::traffic::{add_traffic, transport};
-use super::training;
+use super::{step, training};
 use crate::config::{
-    Config, ConfigError, Duration, Hosts, JobSection, RootChoice, StragglerSection, SwitchName, invalid,
+    Config, ConfigError, Duration, Hosts, JobSection, RootChoice, StepSection, StragglerSection, SwitchName, invalid,
 };
 use crate::engine::{Accelerator, JobPlan, Noise, Settings, SharedSettings, Simulation};
 use crate::rng::{Purpose, Rng};
@@ -57,6 +57,9 @@ pub fn build(config: &Config) -> Result<Simulation, ConfigError> {
         let job = installed.map_err(|error| invalid(error.to_string()))?;
         simulation.traffic.jobs.get_mut(job).late = late;
     }
+    for index in 0..config.steps.len() {
+        step::install(&mut simulation, config, index, &mut hosts)?;
+    }
     super::programs::set(config, &mut simulation)?;
     if let Some(memory) = config.network.switch_memory {
         simulation.share_memory(memory.0).map_err(|error| invalid(error.to_string()))?;
@@ -81,11 +84,12 @@ fn shared(config: &Config) -> Result<SharedSettings, ConfigError> {
     let options = switch_options(config)?;
     let of_jobs = config.jobs.iter().map(|job| job.elements_per_packet);
     let of_trainings = config.trainings.iter().map(|training| training.elements_per_packet);
-    let elements_per_packet = of_jobs.chain(of_trainings).max();
+    let of_steps = config.steps.iter().map(|_| StepSection::ELEMENTS_PER_PACKET);
+    let elements_per_packet = of_jobs.chain(of_trainings).chain(of_steps).max();
     Ok(SharedSettings { options, elements_per_packet: elements_per_packet.unwrap_or(256) })
 }
 
-fn job_plan(
+pub(super) fn job_plan(
     config: &Config,
     index: usize,
     section: &JobSection,

@@ -1,5 +1,7 @@
 //! The plan of a job: its options, its tensor, its slots and its timeout, all that does not depend on hosts.
 
+use std::sync::Arc;
+
 use tributary_control::config::{of_switches, texts};
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::contract::custom_op::CustomOp as _;
@@ -86,6 +88,7 @@ pub(super) fn plan_without_hosts(
         density_ppm,
         custom_op: op,
         magnitudes: section.magnitudes,
+        operations: Arc::default(),
         iterations: section.iterations,
         start: Time::ZERO + section.start.0,
         compute: section.compute.0,

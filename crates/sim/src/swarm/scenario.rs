@@ -81,12 +81,16 @@ pub fn scenario(seed: u64) -> Scenario {
     jobs.iter_mut().for_each(|job| custom.choose_custom_op(job));
     let mut training = stream(11);
     let trainings = if ending == Ending::AllHeals { training.trainings(hosts, heal, &network) } else { Vec::new() };
+    let mut graphs = stream(15);
+    let has_step = ending == Ending::AllHeals && network.queue.0 >= 30_000 && graphs.0.chance(0.15);
+    let steps = if has_step { vec![graphs.step(hosts)] } else { Vec::new() };
     Scenario {
         config: Config {
             seed,
             end: END,
             network,
             jobs,
+            steps,
             trainings,
             traffic,
             transport: Default::default(),

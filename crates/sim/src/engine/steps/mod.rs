@@ -10,5 +10,6 @@ mod jobs;
 mod measure;
 mod memory;
 mod partition;
+mod step_graph;
 
 pub use partition::assign_partitions;
