@@ -29,6 +29,11 @@ pub fn parse_switch(text: &str) -> Result<String, String> {
     Ok(with_default)
 }
 
+/// The known names, for the sentence about one that is not among them.
+pub fn one_of(names: impl IntoIterator<Item = &'static str>) -> String {
+    format!("it is one of {}", names.into_iter().collect::<Vec<_>>().join(", "))
+}
+
 /// The first address of a switch that was parsed.
 pub fn resolve(switch: &str) -> Result<SocketAddr, Failure> {
     let found = switch.to_socket_addrs().ok().and_then(|mut found| found.next());

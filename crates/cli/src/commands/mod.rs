@@ -35,7 +35,7 @@ Examples:
   Which ranks are slow, live:          tributary top --switch 10.0.0.1
   What is wrong with this machine:     tributary doctor --switch 10.0.0.1
   Act on a switch, with a token:       tributary drain --switch 10.0.0.1
-                                       (also cordon, uncordon, job end, member evict, client ban, client unban)
+    and: cordon, uncordon, job end, member evict, client ban, client unban
 
 Quantities have units: --timeout 30s, --memory 256MiB, --rate '1 Gbit/s', --loss 0.1%.
 Errors are one sentence on stderr. Exit codes: 0 done, 1 failed, 2 called wrongly.
@@ -45,7 +45,7 @@ TRIBUTARY_LOG_FORMAT=json as objects.";
 
 /// Sums tensors inside the network instead of at the hosts.
 #[derive(clap::Parser)]
-#[command(name = "tributary", version, after_help = EXAMPLES, arg_required_else_help = true)]
+#[command(name = "tributary", version = tributary_sim::Program::BUILD, after_help = EXAMPLES, arg_required_else_help = true)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -154,6 +154,26 @@ impl Command {
             Command::Drain(args) => act::drain(&args),
             Command::Completions(args) => manual::completions(&args),
             Command::Man(args) => manual::man(&args),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    /// Where the width is not known, longer lines are broken once more, in the middle of a sentence.
+    #[test]
+    fn the_lines_below_the_flags_fit_into_100_columns() {
+        let mut open = vec![Cli::command()];
+        while let Some(command) = open.pop() {
+            let below = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for line in below.lines() {
+                assert!(line.chars().count() <= 100, "tributary {}: {line}", command.get_name());
+            }
+            open.extend(command.get_subcommands().cloned());
         }
     }
 }

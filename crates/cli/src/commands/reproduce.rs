@@ -21,21 +21,23 @@ Examples:
   tributary reproduce switchml-fig6
   tributary reproduce switchml-fig6 --seeds 10 --out figures
   tributary reproduce all --quick
-  tributary reproduce canary-fig7a --set 'network.lossless.xoff=128 KiB' --set 'network.queue=256 KiB'
+  tributary reproduce canary-fig7a --set 'network.queue=256 KiB' --set 'lines.2.slots=64'
   tributary reproduce all --vary --seeds 1
 
-A number is the median over seeds, with the least and the greatest beside it. A row agrees if that whole
-range keeps the rule, and agrees in part if only the median and some of the range do. Limits that the paper
-does not print are said to be ours. Rows that follow by construction (from a formula of the paper, or from how
-inputs were chosen), rows for which a parameter was fitted, and rows of our own questions say so, and are
-counted apart; a row that differs counts as measured, whatever it follows from.
+A number is the median over seeds, with the least and the greatest beside it. A row agrees if that
+whole range keeps the rule, and agrees in part if only the median and some of the range do. Limits
+that the paper does not print are said to be ours. Rows that follow by construction (from a
+formula of the paper, or from how inputs were chosen), rows for which a parameter was fitted, and
+rows of our own questions say so, and are counted apart; a row that differs counts as measured,
+whatever it follows from.
 
-With --out, what is finished is kept in DIR/points, so that the same command goes on where it was stopped;
-what another build of this program found there is made again. Each experiment has three files: ID.json, ID.csv with
-the points of its figures, and ID-rows.csv with its table.
+With --out, what is finished is kept in DIR/points, so that the same command goes on where it was
+stopped; what another build of this program found there is made again. Each experiment has three
+files: ID.json, ID.csv with the points of its figures, and ID-rows.csv with its table.
 
---set changes a parameter of the experiment files (crates/papers/src/*/experiments: keys below [parameters], list
-elements by number), to see what it moves. Every verdict then says that it is not the file's.
+--set changes a parameter of the experiment files (crates/papers/src/*/experiments: keys below
+[parameters], list elements by number), to see what it moves. Every verdict then says that it is
+not the file's.
 
 Exit code 0 means that everything was run, not that everything agrees: a row that differs stays in
 the table, with the cause as far as the run could measure it.";

@@ -11,7 +11,7 @@ use super::Samples;
 use super::switches::{self, MetricReport};
 use super::training::{self, LifetimeReport};
 use crate::cores::operators::OperatorCycles;
-use crate::engine::{CustomOp, Data, Iteration, Job, JobIndex, Simulation, SwitchMetrics};
+use crate::engine::{CustomOp, Data, Iteration, Job, JobIndex, PlannedTree, Simulation, SwitchMetrics};
 
 /// One job.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -40,10 +40,8 @@ pub struct JobReport {
     /// True if every switch on a packet's path sums, without a planned tree.
     #[serde(skip)]
     pub sums_every_hop: bool,
-    /// How many trees it has; 0 if none are planned.
-    pub trees: usize,
-    /// The switches at the roots of the trees, by number; if all ranks are below a lower switch, that one.
-    pub roots: Vec<u32>,
+    /// Its planned trees.
+    pub trees: Vec<TreeReport>,
     /// How many collectives it has.
     pub collectives: u32,
     /// How many of them every rank has completed.
@@ -204,8 +202,7 @@ pub(super) fn report(simulation: &Simulation, job: &Job, metrics: &[SwitchMetric
         slots: job.plan.slots,
         lifetime: training::lifetime(job),
         sums_every_hop: job.plan.protocol.placement == Placement::EveryHop,
-        trees: simulation.tree_count(job),
-        roots: simulation.tree_roots(job),
+        trees: TreeReport::all(simulation, job),
         collectives: job.plan.iterations,
         completed,
         complete: job.is_complete() && job.errors.is_empty(),
@@ -226,6 +223,31 @@ pub(super) fn report(simulation: &Simulation, job: &Job, metrics: &[SwitchMetric
         stuck: stuck(job),
         wrong_sums: job.errors.iter().filter(|error| error.kind.is_wrong_sum()).count(),
         errors: job.errors.iter().map(|error| job.sentence(error)).collect(),
+    }
+}
+
+/// A planned tree, from its ranks' hosts to its root.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TreeReport {
+    /// The switch at its root; if all ranks are below a lower switch than the file names, that one.
+    pub root: String,
+    /// Each sender and the switch that sums what it sends, up to the root.
+    pub edges: Vec<(String, String)>,
+}
+
+impl TreeReport {
+    fn all(simulation: &Simulation, job: &Job) -> Vec<TreeReport> {
+        let name = |node| simulation.graph().name(node);
+        let report = |tree: &PlannedTree| TreeReport {
+            root: name(tree.root),
+            edges: tree.edges.iter().map(|&(child, parent)| (name(child), name(parent))).collect(),
+        };
+        simulation.trees(job).iter().map(report).collect()
+    }
+
+    /// The roots of several trees, for people.
+    pub fn roots(trees: &[TreeReport]) -> String {
+        trees.iter().map(|tree| &tree.root[..]).collect::<Vec<_>>().join(", ")
     }
 }
 

@@ -17,7 +17,7 @@ use serde::Serialize;
 
 pub use figures::{Figure, Mark, Series};
 pub use flows::{FlowClass, FlowReport, FlowRow, TransportReport};
-pub use jobs::{IterationReport, JobReport, OperatorReport, SlotsReport};
+pub use jobs::{IterationReport, JobReport, OperatorReport, SlotsReport, TreeReport};
 pub use links::{LinkGroup, LinkRow};
 pub use samples::{CoresSample, LinkSample, Samples, SamplesReport};
 pub use steps::{SpanRow, StepReport};

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use super::{CoresSample, JobReport, Report, Samples, steps};
+use super::{CoresSample, JobReport, Report, Samples, TreeReport, steps};
 use crate::cores::steps::Kind;
 use crate::engine::Gauge;
 use crate::net::LossCause;
@@ -80,8 +80,8 @@ impl Report {
             .whole("ranks", jobs().map(|job| job.ranks as u64))
             .whole("tensor_bytes", jobs().map(|job| job.tensor_bytes))
             .whole("slots", jobs().map(|job| job.slots.into()))
-            .whole("trees", jobs().map(|job| job.trees as u64))
-            .text("roots", jobs().map(|job| roots(&job.roots)))
+            .whole("trees", jobs().map(|job| job.trees.len() as u64))
+            .text("roots", jobs().map(|job| TreeReport::roots(&job.trees)))
             .flag("complete", jobs().map(|job| job.complete))
             .real("seconds", jobs().map(|job| job.seconds))
             .real("goodput_gbps", jobs().map(|job| job.goodput_gbps))
@@ -119,6 +119,7 @@ impl Report {
             .whole("bytes", rows().map(|row| row.bytes))
             .real("start_s", rows().map(|row| row.start))
             .real("seconds", rows().map(|row| row.seconds))
+            .real("slowdown", rows().map(|row| row.slowdown))
     }
 
     fn link_table(&self) -> Table {
@@ -251,9 +252,4 @@ impl Report {
             .text("from", rows().map(|row| &row.from))
             .text("to", rows().map(|row| &row.to))
     }
-}
-
-/// Numbers of switches as one field of a table: "4 6".
-fn roots(switches: &[u32]) -> String {
-    switches.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
 }

@@ -26,21 +26,24 @@ use crate::python::draw;
 const EXAMPLES: &str = "\
 Examples:
   tributary plan --hosts 8 --rate '10 Gbit/s' --model resnet-50 --compute '120 ms'
-  tributary plan --hosts 16 --rate '100 Gbit/s' --parameters 7_000_000_000 --type bf16 --kind fsdp --compute '2 s'
-  tributary plan --network FILE.toml --model bert-base --compute '90 ms' --protocol switchml --protocol ring
+  tributary plan --hosts 16 --parameters 7_000_000_000 --type bf16 --kind fsdp --compute '2 s'
+  tributary plan --network FILE.toml --model bert-base --compute '90 ms' --protocol ring
   tributary plan --hosts 8 --model gpt2 --compute '200 ms' --out plan --plot
 
---compute is what one rank computes in a step, forward and backward: time it on one machine without any network.
-The model becomes equal layers (--layers), whose gradients are reduced in buckets while earlier layers compute, as
-PyTorch's DDP does; with --kind fsdp parameters are gathered and gradients scattered layer by layer.
+--compute is what one rank computes in a step, forward and backward: time it on one machine
+without any network. The model becomes equal layers (--layers), whose gradients are reduced in
+buckets while earlier layers compute, as PyTorch's DDP does; with --kind fsdp parameters are
+gathered and gradients scattered layer by layer.
 
-A network is a star of --hosts with links of --rate, or the [network] of an experiment's file (docs/simulator-reference.md).
-Each protocol's own machines run the step packet by packet. Large models are scaled down, times with them, and the
-table says so: what does not scale is delays, so that short steps look somewhat slower than they are; --scale 1 is exact.
-Hosts' processors, PCIe and copies are not in it (docs/simulator.md: what is modelled).
+A network is a star of --hosts with links of --rate, or the [network] of an experiment's file
+(docs/simulator-reference.md). Each protocol's own machines run the step packet by packet. Large
+models are scaled down, times with them, and the table says so: delays do not scale, so that
+short steps look somewhat slower than they are; --scale 1 is exact. Hosts' processors, PCIe and
+copies are not in it (docs/simulator.md: what is modelled).
 
-Columns: `step`; `exposed`: the time in which ranks wait for the network; `goodput` of collectives while any is under way;
-`memory`: of the fullest switch; `lost`: packets; `again`: packets that hosts sent again.";
+Columns: `step`; `exposed`: the time in which ranks wait for the network; `goodput` of
+collectives while any is under way; `memory` of the fullest switch; `lost`: packets; `again`:
+packets that hosts sent again.";
 
 /// The flags of `tributary plan`.
 #[derive(clap::Args)]

@@ -2,12 +2,13 @@
 
 use tributary_proto::congestion::Algorithm;
 use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::time::Span;
 
 use crate::engine::host::{Background, Noise};
 use crate::engine::simulation::Simulation;
 use crate::engine::traffic::FlowId;
 use crate::net::Packet;
-use crate::transport::TransportHost;
+use crate::transport::{BEYOND_UDP, TransportHost};
 use crate::workload::{FlowSource, permutation};
 
 impl Simulation {
@@ -70,6 +71,27 @@ impl Simulation {
     /// A host's flows under DCTCP, if it ever had any.
     pub fn transport(&self, host: NodeId) -> Option<&TransportHost> {
         self.hosts[host.index()].transport.as_deref()
+    }
+
+    /// How long a flow would take alone, all of whose packets follow each other at once: to the arrival of the first one,
+    /// and for the rest at the slowest link. `None` if no path is left at the end of the run.
+    pub fn time_alone(&self, from: NodeId, to: NodeId, bytes: u64) -> Option<Span> {
+        let on_link = |bytes: u64| u64::from(self.fabric.framing.bytes_on_link(BEYOND_UDP + bytes as usize));
+        let whole = u64::from(self.settings.transport.packet_bytes);
+        let first = bytes.clamp(1, whole);
+        let (packets, last) = (bytes.saturating_sub(first) / whole, bytes.saturating_sub(first) % whole);
+        let rest = packets * on_link(whole) + if last > 0 { on_link(last) } else { 0 };
+        let (mut node, mut port, mut time, mut at_slowest) = (from, 0, Span::ZERO, Span::ZERO);
+        loop {
+            let link = self.fabric.port(node, port);
+            let (spec, next) = (self.graph.spec(link), self.graph.ends(link).1);
+            time = time + spec.delay + self.graph.latency(next) + spec.rate.time_of(on_link(first));
+            at_slowest = at_slowest.max(spec.rate.time_of(rest));
+            if next == to {
+                return Some(time + at_slowest);
+            }
+            (node, port) = (next, *self.table.next_hops(self.graph.switch_index(next)?, to).0.first()?);
+        }
     }
 
     fn transport_mut(&mut self, host: NodeId) -> &mut TransportHost {

@@ -12,4 +12,5 @@ mod memory;
 mod partition;
 mod step_graph;
 
+pub(crate) use install::PlannedTree;
 pub use partition::assign_partitions;
