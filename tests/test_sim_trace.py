@@ -22,7 +22,8 @@ def annotation(name: str, ts: float, dur: float, **args: Any) -> dict[str, Any]:
     return event(name, ts, dur, "user_annotation", **args)
 
 
-#: A step from 100 us to 400 us: forward, two buckets during backward, the optimizer. Nested operators count once.
+#: A step from 100 us to 400 us: forward, two buckets during backward, the optimizer. Nested operators count once, and
+#: an operator that starts a collective without the time that this takes.
 STEP = [
     annotation("ProfilerStep#1", 0, 100),
     annotation("ProfilerStep#2", 100, 300),
@@ -31,6 +32,7 @@ STEP = [
     event("c10d::allreduce_", 200, 5, **{"Input Dims": [[[1000]], []]}),
     annotation("gloo:all_reduce", 201, 90, **{"Input Dims": [[1000]], "Input type": ["c10::BFloat16"]}),
     event("aten::mul", 210, 40),
+    event("autograd::engine::evaluate_function", 255, 12),
     event("c10d::allreduce_", 260, 5, **{"Input Dims": [[[20, 30]], []]}),
     event("c10d::gather_", 262, 1, **{"Input Dims": [[[7]], []]}),
     annotation("Optimizer.step#SGD.step", 300, 80),
@@ -49,7 +51,11 @@ def test_a_step_has_the_computations_between_collectives_and_their_sizes(tmp_pat
     file = write(tmp_path, {"traceEvents": STEP, "distributedInfo": {"world_size": 8}})
     traced = sim.step_of_trace(file, ranks=8, protocol="switchml")
     nodes = {node["name"]: node for node in traced.step["node"]}
-    assert [nodes[f"compute {number}"]["compute"] for number in range(3)] == ["50000000 ps", "40000000 ps", "0 ps"]
+    assert [nodes[f"compute {number}"]["compute"] for number in range(3)] == [
+        "50000000 ps",
+        "45000000 ps",
+        "2000000 ps",
+    ]
     assert nodes["optimizer"] == {
         "name": "optimizer",
         "compute": "30000000 ps",
@@ -68,7 +74,7 @@ def test_a_recording_of_one_rank_stands_for_more_and_says_so(tmp_path: Path) -> 
     result = sim.run({"network": network, "step": [traced.step]}).check()
     step = result.report["steps"][0]
     assert step["completed"] == 2
-    assert step["computed_seconds"] == pytest.approx(120e-6)
+    assert step["computed_seconds"] == pytest.approx(127e-6)
     assert step["bytes"] == 4400
 
 

@@ -196,17 +196,36 @@ def _elements(dims: Any) -> int:
 
 
 def _busy(events: Iterable[Mapping[str, Any]]) -> list[tuple[float, float]]:
-    """When the rank computed: kernels if it has a GPU, else operators; collectives and their waits do not count."""
+    """When the rank computed: kernels if it has a GPU, else operators, without the collectives that these start."""
     kernels = [event for event in events if event.get("cat") == "kernel" and "nccl" not in event["name"]]
-    operators = [event for event in events if event.get("cat") == "cpu_op" and not event["name"].startswith("c10d::")]
-    busy: list[tuple[float, float]] = []
-    for event in kernels or operators:
-        start, end = event["ts"], event["ts"] + event["dur"]
-        if busy and start <= busy[-1][1]:
-            busy[-1] = (busy[-1][0], max(busy[-1][1], end))
+    operators = [event for event in events if event.get("cat") == "cpu_op"]
+    starts = [event for event in operators if event["name"].startswith("c10d::")]
+    busy = _union(kernels or [event for event in operators if not event["name"].startswith("c10d::")])
+    return busy if kernels else _without(busy, _union(starts))
+
+
+def _union(events: Iterable[Mapping[str, Any]]) -> list[tuple[float, float]]:
+    """The times in which at least one of them lasts."""
+    union: list[tuple[float, float]] = []
+    for start, end in sorted((event["ts"], event["ts"] + event["dur"]) for event in events):
+        if union and start <= union[-1][1]:
+            union[-1] = (union[-1][0], max(union[-1][1], end))
         else:
-            busy.append((start, end))
-    return busy
+            union.append((start, end))
+    return union
+
+
+def _without(times: Iterable[tuple[float, float]], others: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The times, without those of the others; both are disjoint and in order."""
+    left = []
+    for start, end in times:
+        at = start
+        for begin, until in others:
+            if begin < end and until > at:
+                left.append((at, max(at, begin)))
+                at = max(at, min(until, end))
+        left.append((at, end))
+    return left
 
 
 def _time(busy: Iterable[tuple[float, float]], begin: float, end: float) -> str:

@@ -30,7 +30,7 @@ pub struct JobReport {
     /// The job's custom operator, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operator: Option<OperatorReport>,
-    /// Bytes of the job's tensor.
+    /// Bytes of the job's tensor; of a training step's, the longest.
     pub tensor_bytes: u64,
     /// The pool's size.
     pub slots: u16,
@@ -54,7 +54,7 @@ pub struct JobReport {
     pub seconds: Option<f64>,
     /// The mean of these times: for iterations of a training, the average completion time.
     pub mean_seconds: Option<f64>,
-    /// Tensor bits divided by the median.
+    /// Tensor bits divided by the median; `None` for a job of a training step, whose tensors differ.
     pub goodput_gbps: Option<f64>,
     /// Packets that its hosts sent.
     pub packets_sent: u64,
@@ -190,6 +190,8 @@ pub(super) fn report(simulation: &Simulation, job: &Job, metrics: &[SwitchMetric
     let median = durations.get(durations.len() / 2).copied();
     let mean = (completed > 0).then(|| durations.iter().sum::<f64>() / completed as f64);
     let tensor_bytes = u64::from(job.plan.spec.elements) * job.plan.spec.dtype.size() as u64;
+    // The collectives of a training step differ, and have no goodput together.
+    let is_uniform = job.plan.operations.is_empty();
     let blocks = total.blocks_in_network + total.blocks_at_hosts;
     JobReport {
         name: job.plan.name.clone(),
@@ -209,7 +211,7 @@ pub(super) fn report(simulation: &Simulation, job: &Job, metrics: &[SwitchMetric
         iterations: job.iterations.iter().filter_map(IterationReport::of).collect(),
         seconds: median,
         mean_seconds: mean,
-        goodput_gbps: median.map(|seconds| tensor_bytes as f64 * 8e-9 / seconds),
+        goodput_gbps: median.filter(|_| is_uniform).map(|seconds| tensor_bytes as f64 * 8e-9 / seconds),
         packets_sent: total.packets_sent,
         retransmissions: total.retransmissions,
         reissued: total.reissued,
