@@ -3,6 +3,7 @@
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use tributary_proto::protocols;
 
 fn tributary(words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tributary"));
@@ -21,6 +22,11 @@ fn plan(words: &[&str]) -> Output {
 
 fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).expect("one JSON object")
+}
+
+/// A protocol whose switches sum.
+fn summing() -> &'static str {
+    protocols::ALL.iter().find(|protocol| protocol.sums_in_network()).unwrap().name
 }
 
 /// Lines have the order of their steps.
@@ -58,13 +64,13 @@ fn each_protocol_has_a_line_whose_file_gives_the_same_step_again() {
 #[test]
 fn a_plan_that_is_scaled_down_says_so_and_slower_links_make_steps_longer() {
     let of = |rate: &str, scale: &str| {
-        let words = ["--parameters", "400_000", "--hosts", "4", "--protocol", "switchml", "--rate", rate];
+        let words = ["--parameters", "400_000", "--hosts", "4", "--protocol", summing(), "--rate", rate];
         plan(&[&words[..], &["--scale", scale, "--json"]].concat())
     };
     let [fast, slow] = ["10 Gbit/s", "1 Gbit/s"].map(|rate| steps(&json(&of(rate, "1")))[0]);
     assert!(slow > 2.0 * fast, "1.6 MB at 1 Gbit/s take 13 ms: {fast}, {slow}");
     let shown = |scale: &str| {
-        let words = ["--parameters", "400_000", "--hosts", "4", "--protocol", "switchml", "--scale", scale];
+        let words = ["--parameters", "400_000", "--hosts", "4", "--protocol", summing(), "--scale", scale];
         text(&plan(&words).stdout)
     };
     assert!(shown("3").contains("SCALED DOWN 3 times"));

@@ -34,6 +34,16 @@ fn dense() -> impl Iterator<Item = &'static Protocol> {
     protocols::ALL.iter().copied().filter(move |protocol| (protocol.check)(&sum, &protocol.options.defaults()).is_ok())
 }
 
+/// A protocol whose switches sum, and whose broadcasts go through them.
+fn in_network() -> &'static str {
+    dense().find(|protocol| protocol.rooted_is_unicast).unwrap().name
+}
+
+/// A protocol that needs nothing of switches.
+fn of_hosts() -> &'static str {
+    dense().find(|protocol| protocol.hosts_forward_results).unwrap().name
+}
+
 fn ddp(protocol: &str, more: &str) -> String {
     format!("[[step]]\nkind = 'ddp'\nprotocol = '{protocol}'\nhosts = 'all'\n{more}\n")
 }
@@ -59,7 +69,7 @@ fn buckets_are_reduced_while_the_layers_before_compute_and_that_hides_them() {
     let layers = "[[step.layer]]\ncount = 8\nparameters = 100_000\nbackward = '400 us'";
     let [with, without] = [true, false].map(|overlap| {
         let more = format!("iterations = 3\nbucket = '300 kB'\nfirst_bucket = '1 kB'\noverlap = {overlap}\n{layers}");
-        report(&format!("{STAR}{}", ddp("switchml", &more))).steps[0].clone()
+        report(&format!("{STAR}{}", ddp(in_network(), &more))).steps[0].clone()
     });
     assert_eq!((with.completed, with.bytes), (3, 3.2e6));
     let exposed = [&with, &without].map(|step| step.exposed_seconds.unwrap());
@@ -73,7 +83,7 @@ fn buckets_are_reduced_while_the_layers_before_compute_and_that_hides_them() {
 fn gradients_of_several_passes_are_reduced_once() {
     let layers = "[[step.layer]]\nparameters = 100_000\nforward = '1 ms'\nbackward = '2 ms'";
     let [one, four] = [1, 4].map(|accumulate| {
-        let step = ddp("ring", &format!("accumulate = {accumulate}\n{layers}"));
+        let step = ddp(of_hosts(), &format!("accumulate = {accumulate}\n{layers}"));
         report(&format!("{STAR}{step}")).steps[0].clone()
     });
     assert_eq!(one.bytes, four.bytes);
@@ -111,7 +121,7 @@ fn every_kind_ends_under_every_protocol_the_same_on_any_number_of_threads() {
 fn gathers_are_broadcasts_of_a_second_job_where_the_protocol_has_them_and_flows_elsewhere() {
     let layers = "[[step.layer]]\ncount = 2\nparameters = 40_000\nbackward = '100 us'";
     let of = |protocol| report(&format!("{STAR}[[step]]\nkind = 'fsdp'\nprotocol = '{protocol}'\n{layers}"));
-    let [network, hosts] = ["switchml", "ring"].map(of);
+    let [network, hosts] = [in_network(), of_hosts()].map(of);
     assert_eq!((network.steps[0].jobs.len(), network.transport), (2, None));
     assert_eq!(network.steps[0].notes, [""; 0]);
     let hosts_flows = hosts.transport.unwrap();
@@ -124,7 +134,7 @@ fn gathers_are_broadcasts_of_a_second_job_where_the_protocol_has_them_and_flows_
 const PIPELINE: &str = "
 [[step]]
 kind = 'graph'
-protocol = 'switchml'
+protocol = 'PROTOCOL'
 hosts = [0, 1, 2, 3]
 iterations = 2
 groups = { data = [[0, 1], [2, 3]], tensor = [[0, 2], [1, 3]] }
@@ -144,7 +154,7 @@ node = [
 #[test]
 fn a_graph_has_every_collective_and_what_waits_begins_when_the_other_is_complete() {
     for protocol in dense() {
-        let report = report(&format!("{STAR}{}", PIPELINE.replace("switchml", protocol.name)));
+        let report = report(&format!("{STAR}{}", PIPELINE.replace("PROTOCOL", protocol.name)));
         let rows = |name: &str, rank: usize| {
             let row = report.span_rows.iter().find(|row| row.name == name && row.rank == rank && row.iteration == 1);
             row.map(|row| (row.start, row.end))
@@ -163,7 +173,8 @@ fn a_graph_has_every_collective_and_what_waits_begins_when_the_other_is_complete
 fn ranks_that_wait_for_a_late_one_say_so() {
     let node = "groups = { }\nnode = [\n{ name = 'slow', compute = '1 ms', ranks = [2] },\n\
                 { name = 'sum', collective = 'all_reduce', bytes = '4 kB', after = ['slow'] }]";
-    let report = report(&format!("{STAR}[[step]]\nkind = 'graph'\nprotocol = 'switchml'\nhosts = 'all'\n{node}"));
+    let report =
+        report(&format!("{STAR}[[step]]\nkind = 'graph'\nprotocol = '{}'\nhosts = 'all'\n{node}", in_network()));
     let step = &report.steps[0];
     assert_eq!(step.waited_for, Some(2));
     assert!((step.waited_seconds.unwrap() - 0.75e-3).abs() < 1e-9, "three of four ranks wait a millisecond: {step}");
@@ -186,7 +197,7 @@ fn a_step_whose_host_dies_ends_and_says_which_steps_are_complete() {
 #[test]
 fn the_timeline_has_every_computation_and_collective_of_every_rank() {
     let layers = "[[step.layer]]\ncount = 3\nparameters = 40_000\nbackward = '100 us'";
-    let report = report(&format!("{STAR}{}", ddp("switchml", &format!("first_bucket = 1\nbucket = 1\n{layers}"))));
+    let report = report(&format!("{STAR}{}", ddp(in_network(), &format!("first_bucket = 1\nbucket = 1\n{layers}"))));
     let folder = std::env::temp_dir().join(format!("tributary-steps-{}", std::process::id()));
     report.write_files(&folder, tributary_sim::Format::Csv).unwrap();
     let text = std::fs::read_to_string(folder.join("timeline.json")).unwrap();
@@ -204,13 +215,14 @@ fn the_timeline_has_every_computation_and_collective_of_every_rank() {
 
 #[test]
 fn impossible_steps_are_refused_with_a_sentence() {
-    let graph = |nodes: &str| format!("{STAR}[[step]]\nkind = 'graph'\nprotocol = 'ring'\nhosts = 'all'\n{nodes}");
+    let graph =
+        |nodes: &str| format!("{STAR}[[step]]\nkind = 'graph'\nprotocol = '{}'\nhosts = 'all'\n{nodes}", of_hosts());
     let layer = "[[step.layer]]\nparameters = 4\nbackward = 0";
     for (file, sentence) in [
-        (format!("{STAR}{}", ddp("ring", "")), "step 0: it needs [[step.layer]]"),
-        (format!("{STAR}{}", ddp("ring", &format!("shard = 2\n{layer}"))), "shard is for kind = \"hsdp\""),
-        (format!("{STAR}{}", ddp("ring", &format!("bucket_size = 2\n{layer}"))), "unknown field `bucket_size`"),
-        (format!("{STAR}[[step]]\nkind = 'hsdp'\nprotocol = 'ring'\nshard = 3\n{layer}"), "shard = 3 does not divide"),
+        (format!("{STAR}{}", ddp(of_hosts(), "")), "step 0: it needs [[step.layer]]"),
+        (format!("{STAR}{}", ddp(of_hosts(), &format!("shard = 2\n{layer}"))), "shard is for kind = \"hsdp\""),
+        (format!("{STAR}{}", ddp(of_hosts(), &format!("bucket_size = 2\n{layer}"))), "unknown field `bucket_size`"),
+        (graph(&format!("shard = 3\n{layer}")).replace("'graph'", "'hsdp'"), "shard = 3 does not divide"),
         (graph(""), "a graph needs [[step.node]]"),
         (graph("node = [{ name = 'a', compute = 0 }, { name = 'a', compute = 0 }]"), "two nodes are called \"a\""),
         (graph("node = [{ name = 'a', compute = 0, after = ['b'] }]"), "and no node is called that"),

@@ -37,7 +37,7 @@ COLLECTIVES = {
 SHARED = {"reduce_scatter", "all_gather", "all_to_all"}
 
 SIZES = {
-    "float": 4, "double": 8, "c10::half": 2, "c10::bfloat16": 2, "int": 4, "long int": 8, "unsigned char": 1,
+    "float": 4, "double": 8, "c10::Half": 2, "c10::BFloat16": 2, "int": 4, "long int": 8, "unsigned char": 1,
     "signed char": 1, "bool": 1,
 }  # fmt: skip
 
@@ -231,7 +231,7 @@ def _without(times: Iterable[tuple[float, float]], others: list[tuple[float, flo
 def _time(busy: Iterable[tuple[float, float]], begin: float, end: float) -> str:
     """How long the rank computed between two times in microseconds, as a quantity."""
     us = sum(max(0.0, min(end, until) - max(begin, start)) for start, until in busy)
-    return f"{round(us * 1e6)} ps"
+    return f"{us:.6f} us"
 
 
 def _number(ranks: int) -> str:

@@ -33,7 +33,13 @@ impl Report {
             x: "collective".into(),
             y: "Gbit/s".into(),
             log_x: false,
-            series: self.jobs.iter().filter(|job| job.goodput_gbps.is_some()).map(line).filter(|line| !line.points.is_empty()).collect(),
+            series: self
+                .jobs
+                .iter()
+                .filter(|job| job.goodput_gbps.is_some())
+                .map(line)
+                .filter(|line| !line.points.is_empty())
+                .collect(),
             marks: Vec::new(),
         }
     }

@@ -190,8 +190,6 @@ pub(super) fn report(simulation: &Simulation, job: &Job, metrics: &[SwitchMetric
     let median = durations.get(durations.len() / 2).copied();
     let mean = (completed > 0).then(|| durations.iter().sum::<f64>() / completed as f64);
     let tensor_bytes = u64::from(job.plan.spec.elements) * job.plan.spec.dtype.size() as u64;
-    // The collectives of a training step differ, and have no goodput together.
-    let is_uniform = job.plan.operations.is_empty();
     let blocks = total.blocks_in_network + total.blocks_at_hosts;
     JobReport {
         name: job.plan.name.clone(),
@@ -211,7 +209,7 @@ pub(super) fn report(simulation: &Simulation, job: &Job, metrics: &[SwitchMetric
         iterations: job.iterations.iter().filter_map(IterationReport::of).collect(),
         seconds: median,
         mean_seconds: mean,
-        goodput_gbps: median.filter(|_| is_uniform).map(|seconds| tensor_bytes as f64 * 8e-9 / seconds),
+        goodput_gbps: goodput_gbps(job, tensor_bytes, median),
         packets_sent: total.packets_sent,
         retransmissions: total.retransmissions,
         reissued: total.reissued,
@@ -251,6 +249,11 @@ impl TreeReport {
     pub fn roots(trees: &[TreeReport]) -> String {
         trees.iter().map(|tree| &tree.root[..]).collect::<Vec<_>>().join(", ")
     }
+}
+
+/// The bits of a collective in a second. The collectives of a training step differ, and have no goodput together.
+fn goodput_gbps(job: &Job, bytes: u64, seconds: Option<f64>) -> Option<f64> {
+    seconds.filter(|_| job.plan.operations.is_empty()).map(|seconds| bytes as f64 * 8e-9 / seconds)
 }
 
 /// Seconds of the collectives that every rank has completed, the shortest first.

@@ -141,9 +141,13 @@ fn union(spans: &[StepSpan]) -> f64 {
     sum
 }
 
+/// An iteration, a node and the ranks of a group.
+type Collective<'a> = (u32, u32, &'a [usize]);
+
 /// How long ranks waited for the last to begin a collective, and for which rank they waited longest.
 fn waits(graph: &StepGraph, ranks: &[&StepRank], completed: usize) -> (f64, Option<usize>) {
-    let mut begun: BTreeMap<(u32, u32, &[usize]), Vec<(Time, usize)>> = BTreeMap::new();
+    // By iteration, node and group, which ranks began the collective, and when.
+    let mut begun: BTreeMap<Collective<'_>, Vec<(Time, usize)>> = BTreeMap::new();
     for rank in ranks {
         for span in rank.spans.iter().filter(|span| (span.iteration as usize) < completed) {
             if let StepWork::Collective { stream, .. } = graph.nodes[span.node as usize].work

@@ -30,15 +30,7 @@ impl fmt::Display for Report {
         for warning in &self.warnings {
             writeln!(f, "WARNING     {warning}")?;
         }
-        // Of jobs that come and go, and of those of a training step, only those that failed have lines of their own.
-        let of_steps: Vec<u16> = self.steps.iter().flat_map(|step| step.jobs.iter().copied()).collect();
-        for (index, job) in self.jobs.iter().enumerate() {
-            let is_one_of_many = job.lifetime.is_some() || of_steps.contains(&(index as u16));
-            if !is_one_of_many || !job.complete {
-                write_job(f, job)?;
-            }
-        }
-        self.steps.iter().try_for_each(|step| write!(f, "{step}"))?;
+        write_jobs(f, self)?;
         if let Some(training) = &self.training {
             write!(f, "{training}")?;
         }
@@ -76,6 +68,19 @@ impl fmt::Display for Report {
             time(self.speed.set_up_seconds)
         )
     }
+}
+
+/// The jobs, and the training steps.
+fn write_jobs(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
+    // Of jobs that come and go, and of those of a training step, only those that failed have lines of their own.
+    let of_steps: Vec<u16> = report.steps.iter().flat_map(|step| step.jobs.iter().copied()).collect();
+    for (index, job) in report.jobs.iter().enumerate() {
+        let is_one_of_many = job.lifetime.is_some() || of_steps.contains(&(index as u16));
+        if !is_one_of_many || !job.complete {
+            write_job(f, job)?;
+        }
+    }
+    report.steps.iter().try_for_each(|step| write!(f, "{step}"))
 }
 
 /// All switches' processors together; of levels, that of the fullest one.

@@ -11,7 +11,6 @@ use tributary_proto::contract::tensor::Spec;
 use tributary_proto::protocols;
 use tributary_sim::config::{Bytes, Config, DataRate, Duration};
 
-use super::read;
 use crate::failure::Failure;
 
 /// A model whose number of parameters is published.
@@ -175,3 +174,8 @@ impl Experiment {
 
 /// Steps of each run: the first one finds windows and timers as they are at the beginning.
 const STEPS: u32 = 2;
+
+/// Reads an experiment's text.
+fn read(text: &str) -> Result<Config, String> {
+    Config::parse(text).map_err(|error| error.to_string())
+}

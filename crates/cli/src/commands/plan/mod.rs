@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::protocols;
 use tributary_sim::RunError;
-use tributary_sim::config::{Bytes, Config, DataRate, Duration};
+use tributary_sim::config::{Bytes, DataRate, Duration};
 use tributary_sim::report::write_whole;
 
 use self::experiment::{Experiment, Links, MODELS, StepShape};
@@ -27,7 +27,7 @@ const EXAMPLES: &str = "\
 Examples:
   tributary plan --hosts 8 --rate '10 Gbit/s' --model resnet-50 --compute '120 ms'
   tributary plan --hosts 16 --parameters 7_000_000_000 --type bf16 --kind fsdp --compute '2 s'
-  tributary plan --network FILE.toml --model bert-base --compute '90 ms' --protocol ring
+  tributary plan --network FILE.toml --model bert-base --compute '90 ms' --json
   tributary plan --hosts 8 --model gpt2 --compute '200 ms' --out plan --plot
 
 --compute is what one rank computes in a step, forward and backward: time it on one machine
@@ -188,9 +188,4 @@ fn keep(outcome: &Outcome, experiment: &Experiment, folder: &Path, plot: Option<
     write("figures.json".into(), outcome.figures().to_string())?;
     let drawn = draw(&folder.join("figures.json"), program);
     drawn.map_err(|reason| format!("the results are written, but not drawn: {reason}"))
-}
-
-/// Reads an experiment's text.
-fn read(text: &str) -> Result<Config, String> {
-    Config::parse(text).map_err(|error| error.to_string())
 }

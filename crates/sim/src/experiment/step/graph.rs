@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Draft, DraftWork, Groups, shapes};
+use super::shapes::{ALL, Draft, DraftWork, Groups};
 use crate::config::{NodeSection, StepCollective, StepSection};
 
 /// The nodes of a graph, and its groups.
@@ -37,7 +37,7 @@ pub(super) fn draft(section: &StepSection, ranks: u16) -> Result<(Vec<Draft>, Gr
 fn groups(section: &StepSection, ranks: u16) -> Result<Groups, String> {
     let mut groups = Groups::of_all(ranks);
     for (name, lists) in &section.groups {
-        if name == shapes::ALL {
+        if name == ALL {
             return Err(format!("groups: \"{name}\" is the group of all ranks"));
         }
         let mut seen = vec![false; usize::from(ranks)];
@@ -78,7 +78,7 @@ fn work(node: &NodeSection, groups: &Groups, ranks: u16) -> Result<DraftWork, St
     if node.pairs.is_some() {
         return Err("pairs are for a send".into());
     }
-    let group = node.group.clone().unwrap_or_else(|| shapes::ALL.to_string());
+    let group = node.group.clone().unwrap_or_else(|| ALL.to_string());
     let Some(lists) = groups.0.get(&group) else {
         let known: Vec<&str> = groups.0.keys().map(String::as_str).collect();
         return Err(format!("there is no group \"{group}\": there are {}", known.join(", ")));

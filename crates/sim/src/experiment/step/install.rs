@@ -13,13 +13,14 @@ use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::protocols;
 
-use super::{Draft, DraftWork, Groups, draft};
-use crate::config::{Config, ConfigError, Placement as Placed, StepCollective, StepSection, invalid};
+use super::shapes::{Draft, DraftWork, Groups};
+use super::{graph, shapes};
+use crate::config::{Config, ConfigError, Placement as Placed, StepCollective, StepKind, StepSection, invalid};
 use crate::engine::{
     EndpointId, Exchange, JobPlan, RankStream, Round, Simulation, StepGraph, StepNode, StepWork, Transfer, Way,
 };
-use crate::experiment::build::job_plan;
 use crate::experiment::hosts::{Allocation, Servers, servers};
+use crate::experiment::plan::job_plan;
 
 /// The collectives of a group that begin in order, by the way that they go.
 #[derive(Clone, Debug, PartialEq)]
@@ -95,6 +96,22 @@ pub(in crate::experiment) fn install(
 }
 
 const TOO_MANY_LANES: &str = "more than 255 groups of the file's steps send from rank to rank";
+
+/// The nodes of a section, and its groups.
+fn draft(section: &StepSection, ranks: u16) -> Result<(Vec<Draft>, Groups), String> {
+    if section.iterations == 0 {
+        return Err("iterations = 0 leaves nothing to do".into());
+    }
+    let of_graph = !section.nodes.is_empty() || !section.groups.is_empty();
+    match section.kind {
+        StepKind::Graph if !section.layers.is_empty() => {
+            Err("a graph has [[step.node]]; [[step.layer]] is for the other kinds".into())
+        }
+        StepKind::Graph => graph::draft(section, ranks),
+        _ if of_graph => Err("[[step.node]] and groups are for kind = \"graph\"".into()),
+        _ => shapes::draft(section, ranks),
+    }
+}
 
 /// The graph's nodes, and the streams on which its collectives go.
 fn streams(
@@ -184,12 +201,12 @@ fn carrier(
         return Ok(Carrier::Flows);
     }
     let of_hosts = |protocol: &&'static Protocol| protocol.placement == Placement::Hosts && protocol.server.is_none();
-    let ring = protocols::ALL
+    let on_hosts = protocols::ALL
         .iter()
         .copied()
         .filter(of_hosts)
         .find(|&protocol| refusal(protocol, &protocol.options.defaults()).is_none());
-    let protocol = ring.ok_or_else(|| refused.to_string())?;
+    let protocol = on_hosts.ok_or_else(|| refused.to_string())?;
     Ok(Carrier::Job { protocol, moves: false })
 }
 

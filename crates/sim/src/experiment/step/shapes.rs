@@ -1,9 +1,56 @@
 //! The graphs of the usual training steps: DDP, FSDP2 and FSDP2 in groups (HSDP).
 
+use std::collections::BTreeMap;
+
 use tributary_proto::contract::time::Span;
 
-use super::{Draft, DraftWork, Groups};
 use crate::config::{LayerSection, StepCollective, StepKind, StepSection};
+
+/// A node before it has streams.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Draft {
+    pub name: String,
+    pub work: DraftWork,
+    /// By number.
+    pub after: Vec<usize>,
+    pub ranks: Option<Vec<u16>>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum DraftWork {
+    Compute(Span),
+    Collective { kind: StepCollective, group: String, bytes: u64, root: u16 },
+    Send { pairs: Vec<[u16; 2]>, bytes: u64 },
+}
+
+/// Groups of ranks by name; each is several groups of different ranks.
+pub(super) struct Groups(pub BTreeMap<String, Vec<Vec<u16>>>);
+
+impl Groups {
+    pub fn of_all(ranks: u16) -> Groups {
+        Groups([(ALL.to_string(), vec![(0..ranks).collect()])].into())
+    }
+
+    pub fn add(&mut self, name: &str, groups: Vec<Vec<u16>>) {
+        self.0.insert(name.to_string(), groups);
+    }
+}
+
+impl StepCollective {
+    /// The name, as torch spells it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            StepCollective::AllReduce => "all_reduce",
+            StepCollective::ReduceScatter => "reduce_scatter",
+            StepCollective::AllGather => "all_gather",
+            StepCollective::Reduce => "reduce",
+            StepCollective::Broadcast => "broadcast",
+            StepCollective::Barrier => "barrier",
+            StepCollective::AllToAll => "all_to_all",
+            StepCollective::Send => "send",
+        }
+    }
+}
 
 /// A layer of the model.
 struct Layer {

@@ -61,11 +61,18 @@ impl Draw {
         }
     }
 
-    /// A training step of any kind, on hosts that jobs may use, too.
-    pub(super) fn step(&mut self, hosts: u32) -> StepSection {
+    /// A training step, in some scenarios that may have one.
+    pub(super) fn steps(&mut self, hosts: u32, possible: bool) -> Vec<StepSection> {
+        let has_step = possible && self.0.chance(0.15);
+        if has_step { vec![self.step(hosts)] } else { Vec::new() }
+    }
+
+    /// One of any kind, on hosts that jobs may use, too.
+    fn step(&mut self, hosts: u32) -> StepSection {
         let ranks = self.some_hosts(hosts);
         let kind = self.of(&[StepKind::Ddp, StepKind::Fsdp, StepKind::Hsdp, StepKind::Graph]);
-        let shards: Vec<u16> = (1..=ranks.len() as u16).filter(|&shard| ranks.len() as u16 % shard == 0).collect();
+        let shards: Vec<u16> =
+            (1..=ranks.len() as u16).filter(|&shard| (ranks.len() as u16).is_multiple_of(shard)).collect();
         let shard = self.of(&shards);
         let layers = (0..self.between(1, 4)).map(|_| self.layer()).collect();
         let nodes = if kind == StepKind::Graph { self.nodes(ranks.len() as u16) } else { Vec::new() };

@@ -85,7 +85,9 @@ impl FlowEnd {
         let mut machine = TransportHost::new(settings());
         let clock = Clock::start();
         if !receives {
-            machine.start(clock.now(), ends.to, ENDLESS, 0).ok_or_else(|| Failure::new("a flow of too many packets"))?;
+            machine
+                .start(clock.now(), ends.to, ENDLESS, 0)
+                .ok_or_else(|| Failure::new("a flow of too many packets"))?;
         }
         Ok(FlowEnd {
             leaf: udp.destination(leaf_addr),
