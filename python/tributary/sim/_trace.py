@@ -59,8 +59,19 @@ class TracedStep:
 def step_of_trace(trace: str | os.PathLike[str], *, ranks: int, protocol: str, **keys: Any) -> TracedStep:
     """Read a Chrome trace of PyTorch's profiler as a training step of `ranks` data-parallel ranks.
 
+    A recording of one rank, whose group may have no other::
+
+        from torch.profiler import profile, schedule
+
+        with profile(schedule=schedule(wait=1, warmup=1, active=1), record_shapes=True) as profiler:
+            for _ in range(3):
+                train_step()
+                profiler.step()
+        profiler.export_chrome_trace("rank0.json")
+
     The step is the last whole `ProfilerStep#` of the trace. What the rank computed between the starts of two
-    collectives is one computation. The optimizer waits for all collectives. `keys` are further keys of the `[[step]]`.
+    collectives is one computation; waits inside of collectives do not count, so a slow network under the recording does
+    no harm. The optimizer waits for all collectives. `keys` are further keys of the `[[step]]`.
     """
     events, recorded = _read(Path(trace))
     begin, end = _bounds(events, trace)
