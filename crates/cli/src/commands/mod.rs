@@ -8,6 +8,7 @@ mod fabric;
 mod lab;
 mod manual;
 mod operator;
+mod plan;
 mod ps;
 mod reproduce;
 mod sim;
@@ -29,6 +30,7 @@ Examples:
   See it work on its own:              tributary lab demo
   Many switches on this machine:       tributary lab fabric examples/fabric.toml --allreduce 1000000
   A thousand hosts, simulated:         tributary sim run experiments/workload-w.toml
+  Would it help my training:           tributary plan --hosts 8 --model resnet-50 --compute '120 ms'
   Who uses the switch, what is stuck:  tributary status --switch 10.0.0.1
   Which ranks are slow, live:          tributary top --switch 10.0.0.1
   What is wrong with this machine:     tributary doctor --switch 10.0.0.1
@@ -67,6 +69,8 @@ pub enum Command {
     Doctor(doctor::Args),
     /// Repeat published experiments, and see both results side by side
     Reproduce(reproduce::Args),
+    /// Ask what a training step would take on a network that you do not have, under each protocol
+    Plan(plan::Args),
     /// Run protocols on simulated networks of any size
     Sim(sim::Args),
     /// Experiment with real packets: the demo, fabrics on this machine, benchmarks, shaped links, other collectives
@@ -113,6 +117,7 @@ impl Command {
             Command::Cordon(args) | Command::Uncordon(args) | Command::Drain(args) => args.json(),
             Command::Operator(_) | Command::Completions(_) | Command::Man(_) => false,
             Command::Reproduce(args) => args.json,
+            Command::Plan(args) => args.json,
             Command::Sim(args) => args.json(),
             Command::Lab(args) => args.json(),
         }
@@ -138,6 +143,7 @@ impl Command {
             Command::Top(args) => top::run(args),
             Command::Doctor(args) => doctor::run(args),
             Command::Reproduce(args) => reproduce::run(args, program),
+            Command::Plan(args) => plan::run(args, program),
             Command::Sim(args) => sim::run(args, program),
             Command::Lab(args) => lab::run(args, program),
             Command::Job(args) => act::job(args),

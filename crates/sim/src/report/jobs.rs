@@ -30,7 +30,7 @@ pub struct JobReport {
     /// The job's custom operator, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operator: Option<OperatorReport>,
-    /// Bytes of the job's tensor.
+    /// Bytes of the job's tensor; of a training step's, the longest.
     pub tensor_bytes: u64,
     /// The pool's size.
     pub slots: u16,
@@ -54,7 +54,7 @@ pub struct JobReport {
     pub seconds: Option<f64>,
     /// The mean of these times: for iterations of a training, the average completion time.
     pub mean_seconds: Option<f64>,
-    /// Tensor bits divided by the median.
+    /// Tensor bits divided by the median; `None` for a job of a training step, whose tensors differ.
     pub goodput_gbps: Option<f64>,
     /// Packets that its hosts sent.
     pub packets_sent: u64,
@@ -209,7 +209,7 @@ pub(super) fn report(simulation: &Simulation, job: &Job, metrics: &[SwitchMetric
         iterations: job.iterations.iter().filter_map(IterationReport::of).collect(),
         seconds: median,
         mean_seconds: mean,
-        goodput_gbps: median.map(|seconds| tensor_bytes as f64 * 8e-9 / seconds),
+        goodput_gbps: goodput_gbps(job, tensor_bytes, median),
         packets_sent: total.packets_sent,
         retransmissions: total.retransmissions,
         reissued: total.reissued,
@@ -249,6 +249,11 @@ impl TreeReport {
     pub fn roots(trees: &[TreeReport]) -> String {
         trees.iter().map(|tree| &tree.root[..]).collect::<Vec<_>>().join(", ")
     }
+}
+
+/// The bits of a collective in a second. The collectives of a training step differ, and have no goodput together.
+fn goodput_gbps(job: &Job, bytes: u64, seconds: Option<f64>) -> Option<f64> {
+    seconds.filter(|_| job.plan.operations.is_empty()).map(|seconds| bytes as f64 * 8e-9 / seconds)
 }
 
 /// Seconds of the collectives that every rank has completed, the shortest first.

@@ -30,10 +30,7 @@ impl fmt::Display for Report {
         for warning in &self.warnings {
             writeln!(f, "WARNING     {warning}")?;
         }
-        // Of many jobs that come and go there is one line for all, and one for each that failed.
-        for job in self.jobs.iter().filter(|job| job.lifetime.is_none() || !job.complete) {
-            write_job(f, job)?;
-        }
+        write_jobs(f, self)?;
         if let Some(training) = &self.training {
             write!(f, "{training}")?;
         }
@@ -71,6 +68,19 @@ impl fmt::Display for Report {
             time(self.speed.set_up_seconds)
         )
     }
+}
+
+/// The jobs, and the training steps.
+fn write_jobs(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
+    // Of jobs that come and go, and of those of a training step, only those that failed have lines of their own.
+    let of_steps: Vec<u16> = report.steps.iter().flat_map(|step| step.jobs.iter().copied()).collect();
+    for (index, job) in report.jobs.iter().enumerate() {
+        let is_one_of_many = job.lifetime.is_some() || of_steps.contains(&(index as u16));
+        if !is_one_of_many || !job.complete {
+            write_job(f, job)?;
+        }
+    }
+    report.steps.iter().try_for_each(|step| write!(f, "{step}"))
 }
 
 /// All switches' processors together; of levels, that of the fullest one.
@@ -303,7 +313,7 @@ pub(super) fn number(number: u64, one: &str, many: &str) -> String {
 }
 
 /// Bytes in a suitable unit.
-fn bytes(bytes: u64) -> String {
+pub(super) fn bytes(bytes: u64) -> String {
     let (factor, unit) = match bytes {
         0..1024 => return format!("{bytes} B"),
         1024..1_048_576 => (1024.0, "KiB"),

@@ -44,8 +44,13 @@ impl Simulation {
     /// Starts a flow of `bytes` bytes of data under DCTCP; returns its number at the sender. `None` if it has more packets
     /// than there are packet numbers.
     pub fn start_flow(&mut self, from: NodeId, to: NodeId, bytes: u64) -> Option<u32> {
+        self.start_flow_on(from, to, bytes, 0)
+    }
+
+    /// Starts a flow on a lane, whose end a training step waits for; lane 0 has those that none waits for.
+    pub(crate) fn start_flow_on(&mut self, from: NodeId, to: NodeId, bytes: u64, lane: u8) -> Option<u32> {
         let now = self.fabric.now;
-        let flow = self.transport_mut(from).start(now, to, bytes);
+        let flow = self.transport_mut(from).start(now, to, bytes, lane);
         self.count(from);
         self.hosts[from.index()].wake(&mut self.fabric);
         flow
@@ -100,8 +105,10 @@ impl Simulation {
             let settings = self.settings.transport;
             let transport = &mut self.hosts[host.index()].transport;
             let transport = transport.get_or_insert_with(|| Box::new(TransportHost::new(settings)));
-            transport.handle_packet(now, packet.src, self.fabric.payloads.get(packet.payload).0, ecn);
+            let bytes = self.fabric.payloads.get(packet.payload).0;
+            transport.handle_packet(now, (packet.src, packet.lane), bytes, ecn);
             self.count(host);
+            self.note_flows(host);
             self.feed(host);
         }
         self.fabric.payloads.release(packet.payload);

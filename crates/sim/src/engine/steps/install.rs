@@ -148,7 +148,7 @@ impl Simulation {
             let machine = make(Values::Fingerprint, &machine);
             self.attach_endpoint(Endpoint::new(host, index, rank, machine, open));
             if open {
-                self.fabric.queue.push(plan.start.max(self.fabric.now), EventId::new(EventKind::Submit, id.0));
+                self.schedule_first(id, &plan);
             }
         }
         let mut job = Job::new(index, plan, config.key, self.graph.hosts(), Vec::new());
@@ -245,6 +245,13 @@ impl Simulation {
         let machine = plan.protocol.host(plan.values(), config);
         self.attach_endpoint(Endpoint::new(host, job, rank, machine, true));
         if self.fabric.owns(host) {
+            self.schedule_first(id, plan);
+        }
+    }
+
+    /// Schedules a rank's first collective, unless a training step submits it.
+    fn schedule_first(&mut self, id: EndpointId, plan: &JobPlan) {
+        if plan.operations.is_empty() {
             self.fabric.queue.push(plan.start.max(self.fabric.now), EventId::new(EventKind::Submit, id.0));
         }
     }
