@@ -39,6 +39,23 @@ fn the_ranks_that_wait_learn_at_once_why_another_was_refused() {
 }
 
 #[test]
+fn ranks_whose_packets_go_to_each_other_come_by_one_family_of_addresses() {
+    let mixed = |protocol: &str, rank| {
+        let protocol = protocols::named(protocol).unwrap();
+        let addr = if rank == 1 { "[fd00::1]:40001".parse().unwrap() } else { request(rank, 2, 1).addr };
+        JoinRequest { protocol, options: protocol.options.defaults(), addr, ..request(rank, 2, 1) }
+    };
+    let mut switch = TestSwitch::new(64 * MIB);
+    for ticket in [0, 1].map(|rank| switch.join("a", mixed("ring", rank))) {
+        let (code, sentence) = switch.refusal(ticket);
+        assert_eq!(code, "disagreement");
+        assert!(sentence.contains("from rank to rank: rank 0 says IPv4; rank 1 says IPv6"), "{sentence}");
+    }
+    let tickets = [0, 1].map(|rank| switch.join("b", mixed("switchml", rank)));
+    assert!(switch.answer(tickets[0]).is_ok(), "a switch sends to both");
+}
+
+#[test]
 fn a_job_gets_the_fewest_elements_and_the_most_slots_that_any_rank_names() {
     let cases: [(Change, u16, u16); 4] = [
         (|_| (), 64, 360),
