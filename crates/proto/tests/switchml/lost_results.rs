@@ -201,9 +201,9 @@ fn a_result_counts_as_lost_once_its_member_has_answered_a_later_one() {
             packets_of(&mut hosts[rank])
         });
         let mut results = Vec::new();
-        for slot in 0..2 {
-            process(&mut switch, at(slot as u64), PortId(0), &updates[0][slot]);
-            results.push(process(&mut switch, at(slot as u64), PortId(1), &updates[1][slot]).1);
+        for (slot, (first, second)) in (0..2).zip(updates[0].iter().zip(&updates[1])) {
+            process(&mut switch, at(slot), PortId(0), first);
+            results.push(process(&mut switch, at(slot), PortId(1), second).1);
         }
         if overtaken {
             let packet = Packet { bytes: &results[1], wire_len: results[1].len(), ecn: Ecn::NotCapable };
