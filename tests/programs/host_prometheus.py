@@ -34,8 +34,8 @@ WORLD_SIZE = int(os.environ["WORLD_SIZE"]) - 1
 SCRAPE_S = 1
 RATE_S = 12
 
-#: Results that did not reach a rank, under whatever protocol.
-LOST = '{__name__=~"tributary_.+_jobs_lost_results_total"}'
+#: Results that ranks asked for again, under whatever protocol.
+RESENDS = '{__name__=~"tributary_.+_jobs_unicast_resends_total"}'
 
 #: Seconds after which whatever has not come does not come.
 PATIENCE_S = 120
@@ -117,7 +117,7 @@ def watch(folder: Path) -> None:
         (folder / "watched").touch()
         until(prometheus, "a dead rank", "tributary_jobs_members_lost_total > 0")
         until(prometheus, "a job that stands still", "tributary_jobs_stalled_seconds > 5")
-        until(prometheus, "lost results", f"{LOST} > 0")
+        until(prometheus, "lost results", f"{RESENDS} > 0")
         until(prometheus, "a straggler", f"min_over_time(tributary_jobs_awaited_ranks[{RATE_S}s]) > 0")
         until(prometheus, "unauthorised clients", f"rate(tributary_rejected_packets_total[{RATE_S}s]) > 0")
         until(prometheus, "shared memory", "tributary_shared_slots > 0")
@@ -129,7 +129,7 @@ def watch(folder: Path) -> None:
         seen = {
             "rules": {rule["name"]: rule["health"] for rule in prometheus.get("rules")["groups"][0]["rules"]},
             "lost": prometheus.value("tributary_jobs_members_lost_total"),
-            "lost_results": prometheus.value(f"sum({LOST}) / sum(tributary_jobs_contributions_total)"),
+            "resent": prometheus.value(f"sum({RESENDS}) / sum(tributary_jobs_contributions_total)"),
             "alerts": sorted({series["metric"]["alertname"] for series in prometheus.query("ALERTS")}),
             "jobs": sorted({series["metric"]["name"] for series in prometheus.query("tributary_job_info")}),
             "series": int(prometheus.value('count({job="tributary",__name__=~"tributary_.*"})')),

@@ -72,14 +72,17 @@ pub fn at(switch: &str) -> Check {
             )
         }
         Err(sentence) => {
-            let remedy = match sentence.contains("(NAT)") {
-                true => "run the process in the network of its host, or route without translation",
-                false => {
-                    "TCP works; if UDP does not, let the switch's UDP ports through the firewalls, in both directions"
-                }
-            };
+            let remedy = remedy(&sentence);
             Check::fail(NAME, sentence, remedy)
         }
+    }
+}
+
+/// What to do where TCP works and a job does not.
+pub fn remedy(sentence: &str) -> &'static str {
+    match sentence.contains("(NAT)") {
+        true => "run the process in the network of its host, or route without translation",
+        false => "TCP works; if UDP does not, let the switch's UDP ports through the firewalls, in both directions",
     }
 }
 
