@@ -52,15 +52,6 @@ struct Flight {
     stirred_at: Time,
 }
 
-/// A silence after which a tree has answered again.
-#[derive(Clone, Copy, Default, Hash)]
-struct Silence {
-    /// How long it was; zero if it is unknown, or judged already.
-    length: Span,
-    /// How many slots that were not probed have been answered at its end.
-    unprobed: u32,
-}
-
 #[derive(Clone, Copy, Default, Hash)]
 struct TreeFlow {
     /// How many packets were sent.
@@ -73,8 +64,6 @@ struct TreeFlow {
     probes: u32,
     /// When the tree was last quiet: timeouts count from then.
     resumed_at: Time,
-    /// The silence before that, while it is open whether it was one of the network or a loss.
-    silence: Silence,
     /// The recent times between answers.
     gaps: Gaps,
     /// When the last answer came to a slot that was sent before all slots that still wait after one sending: those are
@@ -209,10 +198,9 @@ impl Recovery {
     pub fn answered(&mut self, now: Time, slot: u16, queue: &mut SendQueue) -> Option<Span> {
         let tree = self.tree_of_slot(slot).index();
         let flight = self.flights[usize::from(slot)];
-        let gap = self.trees[tree].gaps.answered(now);
+        self.trees[tree].gaps.answered(now);
         if self.on_progress(now, tree) {
             self.timed = None;
-            self.trees[tree].silence = Silence { length: gap, unprobed: 0 };
         } else if flight.sends == 1 && !flight.in_step {
             // Where tensors are so small that no round trip is ever measured, an answer in time is enough to reduce the
             // doubt.
@@ -235,7 +223,6 @@ impl Recovery {
             return None;
         }
         let took = now.since(flight.sent_at);
-        self.judge_silence(now, tree, took);
         self.fastest = Some(self.fastest.map_or(took, |fastest| fastest.min(took)));
         if self.order == Order::Sent {
             self.resend_overtaken(tree, flight.number, queue);
@@ -261,21 +248,6 @@ impl Recovery {
             self.doubt = (self.doubt + 1).min(MOST_DOUBT);
         }
         was_quiet
-    }
-
-    /// A slot that was sent once has its answer. If the tree was quiet a moment ago, and more slots are answered than
-    /// ranks can have probed, and sooner than anything sent since can have come back, then nothing was lost: the network
-    /// or a rank stood still (as Eifel finds spurious timeouts, RFC 3522). Such silences are remembered.
-    fn judge_silence(&mut self, now: Time, tree: usize, took: Span) {
-        let TreeFlow { resumed_at, silence, gaps, .. } = &mut self.trees[tree];
-        let since = now.since(*resumed_at);
-        if silence.length == Span::ZERO || took <= since || self.fastest.is_none_or(|fastest| since >= fastest) {
-            return;
-        }
-        silence.unprobed += 1;
-        if silence.unprobed > PROBES as u32 {
-            gaps.remember(std::mem::take(&mut silence.length));
-        }
     }
 
     /// A slot's answer came because the host asked for it: the timeout was right, and there is no round trip to

@@ -183,53 +183,6 @@ fn answers_that_come_in_runs_make_nobody_send_again() {
     assert!(again <= 2 * PROBES, "{again}");
 }
 
-/// The switch's process is not scheduled for 5 ms, again and again, and nothing is lost: 880 answers come in between,
-/// many more than the gaps that are known one by one.
-#[test]
-fn a_network_that_stands_still_at_times_makes_nobody_send_again_for_long() {
-    let mut recovery = Recovery::new(&job(512, 1), Rank(0), TimerConfig::default(), Order::Sent);
-    let (mut queue, mut again, mut now) = (SendQueue::new(512), [0; 10], Time::ZERO);
-    (0..512).for_each(|slot| _ = recovery.sent(now, slot, false));
-    for run in 0..200 {
-        let next = now + Span::from_micros(if run % 20 == 19 { 5_000 } else { 300 });
-        while let Some(due) = recovery.poll_timeout().filter(|&due| due < next) {
-            recovery.handle_timeout(due, &mut queue);
-            while let Some(slot) = queue.pop() {
-                recovery.sent(due, slot, false);
-                again[usize::from(run / 20)] += 1;
-            }
-        }
-        now = next;
-        for slot in (0..44).map(|offset| (run * 44 + offset) % 512) {
-            recovery.answered(now, slot, &mut queue);
-            recovery.sent(now, slot, true);
-        }
-    }
-    assert!(again[0] > 0, "the first is not known beforehand: {again:?}");
-    assert_eq!(again[1..5], [0; 4], "{again:?}");
-}
-
-/// A rank whose last packets are lost asks for them. The network did not stand still: the next silence is not longer.
-#[test]
-fn a_silence_after_a_loss_is_not_remembered() {
-    let mut recovery = Recovery::new(&job(8, 1), Rank(0), TimerConfig::default(), Order::Sent);
-    let (mut queue, mut now, mut waits) = (SendQueue::new(8), Time::ZERO, Vec::new());
-    for _ in 0..40 {
-        (0..8).for_each(|slot| _ = recovery.sent(now, slot, true));
-        now += Span::from_micros(100);
-        (0..6).for_each(|slot| _ = recovery.answered(now, slot, &mut queue));
-        let due = recovery.poll_timeout().unwrap();
-        waits.push(due.since(now));
-        recovery.handle_timeout(due, &mut queue);
-        while let Some(slot) = queue.pop() {
-            recovery.sent(due, slot, false);
-        }
-        now = due + Span::from_micros(100);
-        (6..8).for_each(|slot| _ = recovery.answered(now, slot, &mut queue));
-    }
-    assert!(waits[10..].iter().max() <= waits[..10].iter().max(), "{waits:?}");
-}
-
 #[test]
 fn a_quiet_that_was_none_makes_the_next_one_wait_for_longer() {
     let mut recovery = recovery(0, 1);

@@ -122,8 +122,6 @@ impl Recovery {
     }
 }
 
-/// Harmless silences are remembered for this many times as long, on average.
-const FORGETTING: u64 = 64;
 /// The longest gap of at least this many answers is known.
 const ANSWERS: u32 = 128;
 
@@ -132,8 +130,6 @@ const ANSWERS: u32 = 128;
 pub(super) struct Gaps {
     /// The longest gap between two of the last answers, and between two of those before.
     longest: [Span; 2],
-    /// The longest recent silence in which nothing was lost.
-    harmless: Span,
     /// How many the last answers are.
     answers: u32,
     /// When the last answer came, if an answer was awaited ever since.
@@ -147,26 +143,19 @@ impl Gaps {
         self.answered_at = None;
     }
 
-    /// An answer has come; returns the gap before it, zero if it is the first.
-    pub(super) fn answered(&mut self, now: Time) -> Span {
-        let gap = self.answered_at.replace(now).map_or(Span::ZERO, |last| now.since(last));
-        self.longest[0] = self.longest[0].max(gap);
+    /// An answer has come.
+    pub(super) fn answered(&mut self, now: Time) {
+        if let Some(last) = self.answered_at.replace(now) {
+            self.longest[0] = self.longest[0].max(now.since(last));
+        }
         self.answers += 1;
         if self.answers == ANSWERS {
             (self.answers, self.longest) = (0, [Span::ZERO, self.longest[0]]);
-            self.harmless = Span(self.harmless.0 - self.harmless.0 / FORGETTING);
         }
-        gap
     }
 
-    /// Nothing was lost in a silence.
-    pub(super) fn remember(&mut self, silence: Span) {
-        self.harmless = self.harmless.max(silence);
-    }
-
-    /// The longest gap between at least the last [`ANSWERS`] answers, once there were that many, or the longest of the
-    /// silences that are remembered.
+    /// The longest gap between at least the last [`ANSWERS`] answers, once there were that many.
     pub(super) fn longest(&self) -> Span {
-        self.longest[0].max(self.longest[1]).max(self.harmless)
+        self.longest[0].max(self.longest[1])
     }
 }
