@@ -2,9 +2,11 @@
 
     torchrun --nproc-per-node 4 examples/ddp.py --backend tributary
     torchrun --nproc-per-node 4 examples/ddp.py --backend gloo
+    torchrun --nproc-per-node 4 examples/ddp.py --bits 8
     TRIBUTARY_PROTOCOL=flare torchrun --nproc-per-node 4 examples/ddp.py --topk 0.01 --epochs 20
 
-With --topk each rank sends that share of its gradients only, the largest, under a protocol that sums sparse tensors.
+With --bits gradients travel as codes of 8 bits, with --bf16 as bfloat16. With --topk each rank sends that share of its
+gradients only, the largest, under a protocol that sums sparse tensors.
 Prints loss and accuracy of each epoch, and whether all ranks ended with the same parameters, bit for bit.
 """
 
@@ -17,6 +19,7 @@ import torch
 import torch.distributed as dist
 from sklearn.datasets import load_digits
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
@@ -63,6 +66,8 @@ def main() -> None:
     parser.add_argument("--backend", default="tributary")
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--bits", type=int, help="of the codes as which gradients travel")
+    parser.add_argument("--bf16", action="store_true", help="gradients travel as bfloat16")
     parser.add_argument("--topk", type=float, metavar="RATIO", help="send this share of the gradients only")
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -73,6 +78,11 @@ def main() -> None:
     sampler = DistributedSampler(learn, seed=args.seed)
     batches = DataLoader(learn, batch_size=25, sampler=sampler)
     model = DistributedDataParallel(network())
+    if args.bits is not None:
+        compress = tributary.torch.Compress(model, bits=args.bits)
+        model.register_comm_hook(compress, tributary.torch.compress_hook)
+    if args.bf16:
+        model.register_comm_hook(None, bf16_compress_hook)
     if args.topk is not None:
         model.register_comm_hook(tributary.torch.TopK(ratio=args.topk), tributary.torch.topk_hook)
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)

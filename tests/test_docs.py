@@ -72,6 +72,7 @@ SHORTER = {
     r"swarm --seeds 0\.\.\d+": "swarm --seeds 0..3",
     r"(reproduce \w+-\w+) --seeds 5": r"\1 --seeds 1",
     r"reproduce (\w+-\w+)\b(?! --quick)": r"reproduce \1 --quick",
+    r"(plan --hosts \d+)": r"\1 --scale 200",
     r"sweep experiments/sweep-trees.toml --out": "sweep docs/first-sweep.toml --out",
 }
 

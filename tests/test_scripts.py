@@ -52,14 +52,18 @@ def test_pytorch_that_is_there_needs_no_disk_space(tmp_path: Path) -> None:
 def test_the_verdict_on_accuracy_knows_noise_from_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "experiments"))
     verdict = importlib.import_module("train_accuracy").verdict
-    text, same = verdict({"tributary": [96.1, 96.9, 96.5], "gloo": [96.3, 97.0, 96.4]})
+    gloo = [96.3, 97.0, 96.4]
+    text, same = verdict("tributary", [96.1, 96.9, 96.5], "gloo", gloo)
     assert same
     assert "over 3 seeds: tributary 96.50% (96.10 to 96.90); gloo 96.57%" in text
-    assert text.endswith("the same accuracy, except for chance")
-    text, same = verdict({"tributary": [91.1, 91.2, 91.3], "gloo": [96.3, 97.0, 96.4]})
+    assert text.endswith("-0.07 points: no difference that these seeds show, and one above 0.87 would show")
+    # Less than the seeds differ, and the same with every seed.
+    text, same = verdict("codes", [95.9, 96.6, 96.0], "gloo", gloo)
     assert not same
-    assert "differ by -5.37 points" in text
-    assert text.endswith("NOT the same accuracy")
+    assert text.endswith("the difference is -0.40 points: codes is LESS accurate, since chance explains up to 0.00")
+    text, same = verdict("codes", [98.0, 98.8, 98.2], "gloo", gloo)
+    assert not same
+    assert "+1.77 points: codes is more accurate" in text
 
 
 def test_every_mutant_applies_to_the_code_as_it_is() -> None:

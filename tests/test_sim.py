@@ -76,6 +76,7 @@ def test_results_are_arrays_with_the_columns_of_the_files(tmp_path: Path) -> Non
         "switch_samples": 0,
         "switch_metrics": 1,
         "cores": 0,
+        "spans": 0,
     }
     for name, table in tables.items():
         heading, *lines = (tmp_path / f"{name}.csv").read_text().splitlines()

@@ -20,11 +20,10 @@ from conftest import Ranks
 from program import Daemon
 from torch_groups import data
 from torch_program import kill_in_the_middle
-from tributary.torch import Options, protocol_choice
+from tributary.torch import Options
 from tributary.torch.ledger import Ledger
 from tributary.torch.network import cuts
-from tributary.torch.options import AROUND, AT_HOSTS, AT_SWITCH, TORCH_DEFAULT, effective_timeout
-from tributary.torch.protocol_choice import choose
+from tributary.torch.options import TORCH_DEFAULT, effective_timeout
 from tributary.torch.tensors import landing, source_of
 
 
@@ -112,7 +111,7 @@ def test_operations_have_events_in_a_profile(ranks: Ranks, meet: str) -> None:
         for args in given:
             assert (args["Group size"], args["Process Group Ranks"], args["Rank"]) == (2, "[0, 1]", rank)
             assert args["Process Group Name"] == "0"
-        assert [args["Path"] for args in given] == ["network", "network", "host path", "host path"]
+        assert [args["Path"] for args in given] == ["network", "network", "host path", "network"]
 
 
 def test_steps_name_the_rank_that_the_others_waited_for(ranks: Ranks, meet: str) -> None:
@@ -142,7 +141,7 @@ def test_threads_that_take_turns_may_share_a_group(ranks: Ranks, meet: str) -> N
 
 
 def test_a_rank_that_does_not_come_is_named(ranks: Ranks, meet: str) -> None:
-    failures = ranks(torch_rank_failures.missing, 3, meet)
+    failures = ranks(torch_rank_failures.missing, 3, meet, 2)
     for kind, sentence in failures[:2]:
         assert kind == "CollectiveTimeoutError", sentence
         assert sentence.startswith("all_reduce 3 of group 0")
@@ -218,40 +217,6 @@ def test_options_come_from_variables_and_typing_mistakes_are_refused() -> None:
     ]:
         with pytest.raises(ValueError, match=word):
             Options.from_environment({name: value})
-
-
-@pytest.mark.parametrize(
-    ("hosts", "options", "protocol"),
-    [
-        ([0, 0, 0], Options(), AT_SWITCH),
-        ([0, 1], Options(), AROUND),
-        ([0, 0], Options(), AROUND),
-        ([0, 1], Options(options="numbers=fixed"), AT_HOSTS),
-        ([0, 1, 2, 3], Options(), AT_HOSTS),
-        ([0, 1, 2, 3], Options(options="numbers=fixed"), AT_HOSTS),
-        ([0, 0, 1, 1], Options(), AROUND),
-        ([0, 1, 0, 1, 0, 1], Options(), AT_HOSTS),
-        ([0, 0, 1], Options(), AROUND),
-        ([0, 1, 2, 3], Options(switch="a:1"), AT_SWITCH),
-        ([0, 1], Options(switch="a:1"), AT_SWITCH),
-        ([0, 1, 2, 3], Options(protocol=AT_SWITCH), AT_SWITCH),
-        ([0, 1], Options(protocol=AT_SWITCH), AT_SWITCH),
-    ],
-)
-def test_the_protocol_is_the_one_that_the_ranks_hosts_suit(hosts: list[int], options: Options, protocol: str) -> None:
-    assert choose(options, hosts)[0].protocol == protocol
-
-
-def test_a_group_says_what_its_protocol_spares_the_links() -> None:
-    why = choose(Options(), [0, 1, 2, 3])[1]
-    assert "1.50 tensors over each host's link" in why
-    assert "would take 3.00 over rank 0's" in why
-
-
-def test_an_option_that_the_choice_adds_and_its_protocol_refuses_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol_choice, "of_shared_links", lambda options: {"no_such_option": "1", **options})
-    with pytest.raises(ValueError, match="no_such_option"):
-        choose(Options(), [0, 1, 2, 3])
 
 
 def test_a_pytorch_that_is_too_old_is_refused_with_a_sentence() -> None:

@@ -21,9 +21,11 @@ import torch_rank
 import torch_rank_callbacks
 import torch_rank_disagree
 import torch_rank_elastic
+import torch_rank_failures
 import torch_rank_hosts
 import torch_rank_layouts
 import torch_rank_leaving
+import torch_rank_local
 import torch_rank_training
 import torch_rank_wider
 from conftest import Ranks
@@ -75,7 +77,7 @@ def test_all_ranks_have_the_same_bits_in_every_run(ranks: Ranks, daemon: Daemon,
 def test_otherwise_each_rank_is_a_member_and_says_why(
     ranks: Ranks, meet: str, hosts: list[int], choices: dict[str, str], why: str
 ) -> None:
-    assert ranks(on_hosts, len(hosts), hosts, torch_rank_hosts.why, meet, choices) == [why] * len(hosts)
+    assert ranks(on_hosts, len(hosts), hosts, torch_rank_local.why, meet, choices) == [why] * len(hosts)
 
 
 def test_groups_of_a_mesh_across_hosts_and_within_one_are_each_known_for_what_they_are(ranks: Ranks, meet: str) -> None:
@@ -93,7 +95,7 @@ def test_groups_of_a_mesh_across_hosts_and_within_one_are_each_known_for_what_th
         (torch_rank_layouts.moved, 4, (1,)),
         (torch_rank_layouts.reduced, 4, (2,)),
         (torch_rank_elastic.changing, 4, (None, "auto")),
-        (torch_rank_wider.hybrid_sharded, 4, (("outer", "inner"),)),
+        (torch_rank_wider.hybrid_sharded, 4, (("hosts", "ranks"),)),
         (torch_rank_wider.loading, 4, ()),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
@@ -116,11 +118,12 @@ def test_what_all_ranks_have_started_ends_before_the_group(ranks: Ranks, meet: s
 
 @pytest.mark.parametrize("absent", range(4))
 def test_a_rank_that_does_not_come_is_named_on_all_hosts(ranks: Ranks, meet: str, absent: int) -> None:
-    answers = ranks(on_hosts, 4, PAIRS, torch_rank_hosts.missing, meet, absent)
+    answers = ranks(on_hosts, 4, PAIRS, torch_rank_failures.missing, meet, absent)
     for kind, sentence in [answer for rank, answer in enumerate(answers) if rank != absent]:
         assert kind == "CollectiveTimeoutError", sentence
         assert sentence.startswith("all_reduce 3 of group 0 timed out, after a timeout of 2 s"), sentence
-        assert f"rank {absent} has not " in sentence
+        # Its host says that it has not come, unless the others' patience with that host ends before.
+        assert f"rank {absent} has not " in sentence or f"rank {absent} did not " in sentence
 
 
 @pytest.mark.parametrize("leaver", range(4))

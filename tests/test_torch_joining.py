@@ -89,6 +89,13 @@ def test_ranks_that_do_not_come_are_named() -> None:
         steps(store, 0, 3, timedelta(seconds=0.2)).gather("here")
 
 
+def at_switch(store: dist.Store, rank: int, options: Options) -> Rendezvous:
+    """A rank of two that has met the other one, and needs a switch."""
+    met = Rendezvous(store, rank, 2, "g", options, ONE_HOUR)
+    met.find_switch()
+    return met
+
+
 @pytest.mark.parametrize(
     ("listen", "reached"), [("0.0.0.0", "127.0.0.1"), ("127.0.0.2", "127.0.0.2"), (None, "127.0.0.1")]
 )
@@ -97,7 +104,7 @@ def test_a_switch_is_published_where_others_reach_it(
 ) -> None:
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     store = dist.HashStore()
-    met = together(2, lambda rank: Rendezvous(store, rank, 2, "g", Options(listen=listen), ONE_HOUR))
+    met = together(2, lambda rank: at_switch(store, rank, Options(listen=listen)))
     try:
         assert [addresses.host_of(one.meeting.switches[0]) for one in met] == [reached] * 2
     finally:
@@ -107,7 +114,7 @@ def test_a_switch_is_published_where_others_reach_it(
 def test_where_to_listen_needs_no_search_for_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MASTER_ADDR", "no.such.host.invalid")
     store = dist.HashStore()
-    met = together(2, lambda rank: Rendezvous(store, rank, 2, "g", Options(listen="127.0.0.1"), ONE_HOUR))
+    met = together(2, lambda rank: at_switch(store, rank, Options(listen="127.0.0.1")))
     together(2, lambda rank: met[rank].leave(orderly=True))
     assert met[0].meeting.switches == met[1].meeting.switches
 
@@ -123,7 +130,7 @@ def networks(monkeypatch: pytest.MonkeyPatch) -> threading.local:
 def test_ranks_of_one_host_meet_at_the_address_that_leads_to_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     store = dist.HashStore()
-    met = together(2, lambda rank: Rendezvous(store, rank, 2, "g", Options(), ONE_HOUR))
+    met = together(2, lambda rank: at_switch(store, rank, Options()))
     try:
         assert met[0].meeting.switches == met[1].meeting.switches
         assert met[0].meeting.switches[0].startswith("127.0.0.1:")

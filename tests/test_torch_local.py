@@ -75,7 +75,7 @@ def test_one_rank_that_switches_it_off_takes_all_to_the_network_and_they_say_why
     ],
 )
 def test_what_was_chosen_is_kept_in_the_network(ranks: Ranks, meet: str, choices: dict[str, str], why: str) -> None:
-    assert ranks(torch_rank_local.with_choices, 2, meet, choices) == [why, why]
+    assert ranks(torch_rank_local.why, 2, meet, choices) == [why, why]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_rank_that_leaves_says_why(ranks: Ranks, meet: str) -> None:
 
 
 def test_a_rank_that_does_not_come_is_named(ranks: Ranks, meet: str) -> None:
-    for kind, sentence in ranks(torch_rank_local.missing, 3, meet)[:2]:
+    for kind, sentence in ranks(called, 3, torch_rank_failures.missing, meet, 2)[:2]:
         assert kind == "CollectiveTimeoutError", sentence
         assert sentence.startswith("all_reduce 3 of group 0 timed out, after a timeout of 2 s: rank 2 has not come")
 

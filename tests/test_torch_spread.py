@@ -11,7 +11,11 @@ pytest.importorskip("torch", reason="PyTorch is not installed; `make test-torch`
 import torch_rank_spread
 from conftest import Ranks
 from program import Daemon
+from tributary import sim
+from tributary.torch import Options, protocol_choice
 from tributary.torch.network import cuts
+from tributary.torch.options import AROUND, AT_HOSTS, AT_SWITCH
+from tributary.torch.protocol_choice import choose
 from tributary.torch.spread import plan
 
 
@@ -37,6 +41,65 @@ def test_a_switch_that_is_too_slow_to_help_sums_nothing() -> None:
     assert plan(range(4), [0.001], 0.60).shares == [0.0, 1.0]
 
 
+def test_a_plan_says_which_links_limit_it() -> None:
+    # A switch on a worker's link beside four workers: all links are busy. One on a slow link: the hosts' alone.
+    for rate, limits in [(0.25, ["at s:1", "at the ranks' own hosts"]), (0.001, ["at the ranks' own hosts"])]:
+        planned = plan(range(4), [rate], 4 / 6)
+        assert [way.where for way in planned.of_ways(["s:1"]) if way.is_limit] == limits
+        assert planned.sentence(["s:1"]).endswith(f"limited by the links {' and '.join(limits)}")
+    wide = plan(range(4), [0.93], 0.60).of_ways(["s:1"])
+    assert (wide[0].share, wide[0].is_limit, wide[1].share) == (1.0, True, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "options", "protocol"),
+    [
+        ([0, 0, 0], Options(), AT_SWITCH),
+        ([0, 1], Options(), AT_HOSTS),
+        ([0, 0], Options(), AT_SWITCH),
+        ([0, 1], Options(options="numbers=fixed"), AT_HOSTS),
+        ([0, 1, 2, 3], Options(), AT_HOSTS),
+        ([0, 1, 2, 3], Options(options="numbers=fixed"), AT_HOSTS),
+        ([0, 0, 1, 1], Options(), AROUND),
+        ([0, 1, 0, 1, 0, 1], Options(), AT_HOSTS),
+        ([0, 0, 1], Options(), AROUND),
+        ([0, 1, 2, 3], Options(switch="a:1"), AT_SWITCH),
+        ([0, 1], Options(switch="a:1"), AT_SWITCH),
+        ([0, 1, 2, 3], Options(protocol=AT_SWITCH), AT_SWITCH),
+        ([0, 1], Options(protocol=AT_SWITCH), AT_SWITCH),
+    ],
+)
+def test_the_protocol_is_the_one_that_the_ranks_hosts_suit(hosts: list[int], options: Options, protocol: str) -> None:
+    assert choose(options, hosts)[0].protocol == protocol
+
+
+def test_a_group_says_what_its_protocol_spares_the_links() -> None:
+    why = choose(Options(), [0, 1, 2, 3])[1]
+    assert "1.50 tensors over each host's link" in why
+    assert "would take 3.00 over rank 0's" in why
+
+
+def test_an_option_that_the_choice_adds_and_its_protocol_refuses_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol_choice, "of_shared_links", lambda options: {"no_such_option": "1", **options})
+    with pytest.raises(ValueError, match="no_such_option"):
+        choose(Options(), [0, 1, 2, 3])
+
+
+@pytest.mark.parametrize("delay", ["2 us", "250 us", "1 ms"])
+def test_two_hosts_fill_their_links_though_they_answer_late(delay: str) -> None:
+    """As hosts do whose cores are busy. A ring's window follows acknowledgements, and is too short then."""
+    chosen = choose(Options(), [0, 1])[0]
+
+    def goodput(protocol: str, options: dict[str, str]) -> float:
+        job = {"protocol": protocol, "tensor": "25 MB", "options": options}
+        network = {"star": {"hosts": 2}, "rate": "1 Gbit/s", "delay": delay, "queue": "4 MB"}
+        result = sim.run({"network": network, "job": [job]})
+        assert result.failure is None
+        return float(result.jobs["goodput_gbps"][0])
+
+    assert goodput(chosen.protocol, chosen.protocol_options) > goodput(AROUND, {"congestion_control": "dctcp"})
+
+
 def test_a_tensor_is_cut_between_blocks_and_whole() -> None:
     ranges = cuts(1_000_003, [0.34, 0.0, 0.66], 358)
     assert [start for start, _ in ranges] == [0, *(end for _, end in ranges[:-1])]
@@ -56,10 +119,12 @@ def test_the_bits_are_the_same_whatever_the_shares(ranks: Ranks, daemon: Daemon,
         ]
     finally:
         other.stop()
-    assert len({bits for of_ranks in outcomes for bits, _ in of_ranks}) == 1
+    assert len({bits for of_ranks in outcomes for bits, _, _ in of_ranks}) == 1
     # Shards travel over the host path where the switches' links are too narrow for all ranks' sums.
     assert "all_gather_single" in outcomes[1][0][1]
     assert "host all_gather_single" in outcomes[2][0][1]
+    ways = [f"at {daemon.address}", f"at {other.address}", "at the ranks' own hosts"]
+    assert outcomes[2][0][2] == list(zip(ways, [0.3, 0.3, 0.4], strict=True))
 
 
 def test_links_are_measured_again_after_some_gigabytes(ranks: Ranks, daemon: Daemon, tmp_path: Path) -> None:
@@ -76,7 +141,7 @@ def test_a_switch_without_memory_for_a_wider_job_goes_on_with_the_one_that_it_ha
     finally:
         small.stop()
     enough = ranks(torch_rank_spread.summed, 3, str(tmp_path / "enough"), daemon.address, [0.5, 0.5])
-    assert len({bits for bits, _ in outcomes + enough}) == 1
+    assert len({bits for bits, _, _ in outcomes + enough}) == 1
 
 
 def test_every_rank_learns_at_once_that_one_brings_a_small_tensor_to_a_large_operation(

@@ -36,6 +36,7 @@ class Group:
         timeout: float,
         kept: tuple[int, int] | None = None,
         root: int | None = None,
+        loss: Buffer | None = None,
     ) -> Pending: ...
     def broadcast(self, data: Buffer, root: int, timeout: float) -> Pending: ...
     def reduce_scatter(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,17 +15,22 @@ import tributary
 from torch_groups import default_group
 
 
-def missing(rank: int, size: int, meet: str) -> tuple[str, str]:
-    """The last rank does not come to the third collective: what the others hear."""
+def missing(rank: int, size: int, meet: str, absent: int) -> tuple[str, str]:
+    """A rank does not come to the third collective: what the others learn."""
+    learnt = [Path(f"{meet}-{other}") for other in range(size) if other != absent]
     with default_group(rank, size, meet, timeout=2.0):
         dist.all_reduce(torch.ones(4))
         dist.barrier()
-        if rank == size - 1:
-            time.sleep(3.5)
+        if rank == absent:
+            # It leaves once the others know: otherwise they would learn that.
+            deadline = time.monotonic() + 60
+            while not all(path.exists() for path in learnt) and time.monotonic() < deadline:
+                time.sleep(0.05)
             return "", ""
         try:
             dist.all_reduce(torch.ones(4))
         except RuntimeError as error:
+            Path(f"{meet}-{rank}").touch()
             return type(error).__name__, str(error)
     return "nothing", "went wrong"
 

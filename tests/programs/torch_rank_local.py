@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -55,43 +56,57 @@ def roundings(rank: int, size: int, meet: str, local: str) -> list[str]:
     return seen
 
 
+def operations(rank: int, size: int) -> None:
+    """All types and operators of all operations that take memory; each result is exact."""
+    for dtype in FLOATS + INTEGERS:
+        exact = datas(size, dtype, 1001).double()
+        dist.all_reduce(total := data(rank, dtype, 1001))
+        assert torch.equal(total, exact.sum(0).to(dtype))
+        dist.all_reduce(largest := data(rank, dtype, 1001), op=dist.ReduceOp.MAX)
+        assert torch.equal(largest, exact.amax(0).to(dtype))
+        if dtype in INTEGERS:
+            for name, function in BITWISE.items():
+                dist.all_reduce(bits := data(rank, dtype, 1001), op=getattr(dist.ReduceOp, name))
+                want = data(0, dtype, 1001)
+                for other in range(1, size):
+                    want = function(want, data(other, dtype, 1001))
+                assert torch.equal(bits, want)
+        for root in range(size):
+            dist.reduce(here := data(rank, dtype, 1001), root)
+            assert torch.equal(here, exact.sum(0).to(dtype) if rank == root else data(rank, dtype, 1001))
+            dist.broadcast(sent := data(rank, dtype, 1001), root)
+            assert torch.equal(sent, data(root, dtype, 1001))
+        shards = [data(rank, dtype, size, 7)[index] for index in range(size)]
+        dist.reduce_scatter(own := torch.empty(7, dtype=dtype), shards)
+        everything = datas(size, dtype, size, 7).double().sum(0).to(dtype)
+        assert torch.equal(own, everything[rank])
+        dist.reduce_scatter_single(own := torch.empty(7, dtype=dtype), data(rank, dtype, size * 7))
+        assert torch.equal(own, datas(size, dtype, size * 7).double().sum(0).to(dtype)[7 * rank : 7 * rank + 7])
+        for elements in (5, 5000):
+            gathered = torch.empty(size * elements, dtype=dtype)
+            dist.all_gather_single(gathered, data(rank, dtype, elements))
+            assert torch.equal(gathered, datas(size, dtype, elements).flatten())
+    dist.all_reduce(mean := torch.tensor([rank, 1, -rank]), op=dist.ReduceOp.AVG)
+    ranks = sum(range(size))
+    assert mean.tolist() == [ranks // size, 1, -(ranks // size)]
+    dist.all_reduce(half := torch.full((3,), 30_000.0, dtype=torch.float16), op=dist.ReduceOp.AVG)
+    assert half.tolist() == [30_000.0] * 3
+    dist.barrier()
+    # In place: the shard of the input and of the output.
+    for elements in (1000, 300_000):
+        own_shard = slice(elements * rank, elements * (rank + 1))
+        whole = data(rank, torch.float32, size * elements)
+        dist.reduce_scatter_single(whole[own_shard], whole)
+        assert torch.equal(whole[own_shard], datas(size, torch.float32, size * elements).sum(0)[own_shard])
+    dist.all_reduce(strided := data(rank, torch.float32, 60, 80).t())
+    assert torch.equal(strided, datas(size, torch.float32, 60, 80).sum(0).t())
+
+
 def every_operation(rank: int, size: int, meet: str) -> str:
-    """All types and operators of all operations that take memory; the line at the end."""
-    with default_group(rank, size, meet, local="on"):
-        for dtype in FLOATS + INTEGERS:
-            exact = datas(size, dtype, 1001).double()
-            dist.all_reduce(total := data(rank, dtype, 1001))
-            assert torch.equal(total, exact.sum(0).to(dtype))
-            dist.all_reduce(largest := data(rank, dtype, 1001), op=dist.ReduceOp.MAX)
-            assert torch.equal(largest, exact.amax(0).to(dtype))
-            if dtype in INTEGERS:
-                for name, function in BITWISE.items():
-                    dist.all_reduce(bits := data(rank, dtype, 1001), op=getattr(dist.ReduceOp, name))
-                    want = data(0, dtype, 1001)
-                    for other in range(1, size):
-                        want = function(want, data(other, dtype, 1001))
-                    assert torch.equal(bits, want)
-            for root in range(size):
-                dist.reduce(here := data(rank, dtype, 1001), root)
-                assert torch.equal(here, exact.sum(0).to(dtype) if rank == root else data(rank, dtype, 1001))
-                dist.broadcast(sent := data(rank, dtype, 1001), root)
-                assert torch.equal(sent, data(root, dtype, 1001))
-            shards = [data(rank, dtype, size, 7)[index] for index in range(size)]
-            dist.reduce_scatter(own := torch.empty(7, dtype=dtype), shards)
-            everything = datas(size, dtype, size, 7).double().sum(0).to(dtype)
-            assert torch.equal(own, everything[rank])
-            dist.reduce_scatter_single(own := torch.empty(7, dtype=dtype), data(rank, dtype, size * 7))
-            assert torch.equal(own, datas(size, dtype, size * 7).double().sum(0).to(dtype)[7 * rank : 7 * rank + 7])
-            dist.all_gather_single(gathered := torch.empty(size * 5, dtype=dtype), data(rank, dtype, 5))
-            assert torch.equal(gathered, datas(size, dtype, 5).flatten())
-        dist.barrier()
-        # In place: the shard of the input and of the output.
-        whole = data(rank, torch.float32, size * 1000)
-        dist.reduce_scatter_single(whole[1000 * rank : 1000 * rank + 1000], whole)
-        want = datas(size, torch.float32, size * 1000).sum(0)[1000 * rank : 1000 * rank + 1000]
-        assert torch.equal(whole[1000 * rank : 1000 * rank + 1000], want)
-        dist.all_reduce(strided := data(rank, torch.float32, 60, 80).t())
-        assert torch.equal(strided, datas(size, torch.float32, 60, 80).sum(0).t())
+    """All of them, without a switch; the line at the end."""
+    no_switch = mock.patch.object(tributary, "Switch", side_effect=OSError("no switch is needed"))
+    with no_switch, default_group(rank, size, meet, local="on"):
+        operations(rank, size)
         stats = tributary.torch.stats()
         assert not stats.network
         assert {name for name, _ in stats.host} <= {"all_gather"}
@@ -138,21 +153,6 @@ def custom(rank: int, size: int, meet: str) -> None:
         assert str(stats) == "in this host's memory 81.8%, in network 18.2% of 44 B"
 
 
-def missing(rank: int, size: int, meet: str) -> tuple[str, str]:
-    """The last rank does not come to the third collective; the errors of the others."""
-    with default_group(rank, size, meet, timeout=2.0, local="on"):
-        dist.all_reduce(torch.ones(4))
-        dist.barrier()
-        if rank == size - 1:
-            time.sleep(3.5)
-            return "", ""
-        try:
-            dist.all_reduce(torch.ones(4))
-        except RuntimeError as error:
-            return type(error).__name__, str(error)
-    return "nothing", "went wrong"
-
-
 def strict(rank: int, size: int, meet: str) -> None:
     """What memory cannot do is an error, if no other way is allowed."""
     with default_group(rank, size, meet, fallback="error"):
@@ -169,10 +169,11 @@ def one_off(rank: int, size: int, meet: str, off: int) -> str | None:
         return tributary.torch.stats().why_network
 
 
-def with_choices(rank: int, size: int, meet: str, choices: dict[str, Any]) -> str | None:
-    """The protocol and the options that were chosen are kept; why the network sums."""
+def why(rank: int, size: int, meet: str, choices: dict[str, Any]) -> str | None:
+    """Why the network sums; a sum is right."""
     with default_group(rank, size, meet, local="on", **choices):
-        dist.all_reduce(torch.ones(10))
+        dist.all_reduce(tensor := torch.ones(10))
+        assert tensor.tolist() == [size] * 10
         return tributary.torch.stats().why_network
 
 

@@ -24,7 +24,7 @@ def measured_again(rank: int, size: int, meet: str, switches: str) -> int:
         rendezvous = plugin.groups["0"]._present("")._rendezvous
         rendezvous.meeting = replace(rendezvous.meeting, hosts=list(range(size)))
         shares = [[0.5, 0.5], [1.0, 0.0], [0.2, 0.8]]
-        plans = mock.Mock(side_effect=[Shares(each, [1.0, 1.0], 1.0) for each in shares])
+        plans = mock.Mock(side_effect=[Shares(each, [1.0, 1.0], 1.0, [1.0, 1.0]) for each in shares])
         with mock.patch.object(at_switches, "plan", plans), mock.patch.object(spread, "AGAIN_BYTES", 4_000_000):
             for step in range(6):
                 tensor = torch.full((LARGE[0],), float(rank + step))
@@ -36,14 +36,16 @@ def measured_again(rank: int, size: int, meet: str, switches: str) -> int:
         return plans.call_count
 
 
-def summed(rank: int, size: int, meet: str, switches: str, shares: list[float] | None) -> tuple[str, list[str]]:
+def summed(
+    rank: int, size: int, meet: str, switches: str, shares: list[float] | None
+) -> tuple[str, list[str], list[tuple[str, float]]]:
     """The bits of sums whose order matters, with these shares of the switches and the hosts, or with those that are
-    measured; and over which path each operation went."""
+    measured; over which path each operation went; and the shares in the statistics."""
     with default_group(rank, size, meet, timeout=60.0, switch=switches):
         rendezvous = plugin.groups["0"]._present("")._rendezvous
         # As if each rank had a host of its own.
         rendezvous.meeting = replace(rendezvous.meeting, hosts=list(range(size)))
-        planned = spread.plan if shares is None else lambda *_: Shares(shares, [1.0] * len(shares), 1.0)
+        planned = spread.plan if shares is None else lambda *_: Shares(shares, [1e9] * len(shares), 1e9, shares)
         draw = torch.Generator().manual_seed(rank)
         tensors = [torch.randn(elements, generator=draw) for elements in LARGE]
         scattered = torch.empty(LARGE[0] // size)
@@ -56,7 +58,7 @@ def summed(rank: int, size: int, meet: str, switches: str, shares: list[float] |
         dist.barrier()
         stats = tributary.torch.stats()
         ways = sorted({*stats.network, *(f"host {name}" for name, _ in stats.host)})
-        return digest(*tensors, whole), ways
+        return digest(*tensors, whole), ways, [(share.where, share.share) for share in stats.shares]
 
 
 def disagreeing(rank: int, size: int, meet: str, switches: str) -> tuple[str, str]:

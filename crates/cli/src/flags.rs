@@ -31,6 +31,11 @@ pub fn parse_switch(text: &str) -> Result<String, String> {
     Ok(with_default)
 }
 
+/// The known names, for the sentence about one that is not among them.
+pub fn one_of(names: impl IntoIterator<Item = &'static str>) -> String {
+    format!("it is one of {}", names.into_iter().collect::<Vec<_>>().join(", "))
+}
+
 /// The address of a switch that was parsed.
 pub fn resolve(switch: &str) -> Result<SocketAddr, Failure> {
     client::resolve(switch).map_err(|error| {

@@ -42,6 +42,12 @@ fn stop(switch: Child) -> Output {
 }
 
 #[test]
+fn the_version_says_which_build_it_is() {
+    let output = tributary(&["--version"]).output().unwrap();
+    assert_eq!(text(&output.stdout), format!("tributary {}\n", tributary_sim::Program::BUILD));
+}
+
+#[test]
 fn a_switch_serves_until_sigterm_and_ends_with_0() {
     let (switch, address) = switch();
     let worker = |rank| {

@@ -4,5 +4,6 @@
 mod binary;
 mod manual;
 mod namespaces;
+mod plan;
 mod replay;
 mod shows;

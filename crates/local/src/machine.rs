@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tributary_numeric::{DType, ReduceOp};
 
-use crate::error::{LocalError, have_begun, names_of};
+use crate::error::{LocalError, have_begun, named, names_of};
 use crate::handover::{ChunkKind, Counters, Handover, Next, Stage, has_reached};
 use crate::layout::{Layout, SLOTS, Status};
 use crate::os;
@@ -258,14 +258,24 @@ fn adder(adders: &mut Vec<((DType, ReduceOp), Adder)>, dtype: DType, op: ReduceO
     &mut adders[index].1
 }
 
-/// Fails if ranks have described different collectives.
+/// Fails if ranks have described different collectives, and names all ranks with what they bring.
 fn agree(layout: &Layout, names: &[u16], number: u32) -> Result<(), LocalError> {
     let first = layout.descriptions(0, number);
-    let Some(other) = (1..names.len()).find(|&rank| layout.descriptions(rank, number) != first) else { return Ok(()) };
-    let brought = |rank: usize| {
+    if (1..names.len()).all(|rank| layout.descriptions(rank, number) == first) {
+        return Ok(());
+    }
+    let mut camps: Vec<(String, Vec<u16>)> = Vec::new();
+    for (rank, &name) in names.iter().enumerate() {
         let operation = layout.descriptions(rank, number).map(|[_, operation]| operation.to_string());
-        format!("rank {} brings {}", names[rank], operation.unwrap_or_else(|| "something unknown".into()))
+        let brought = operation.unwrap_or_else(|| "something unknown".into());
+        match camps.iter_mut().find(|(other, _)| *other == brought) {
+            Some((_, ranks)) => ranks.push(name),
+            None => camps.push((brought, vec![name])),
+        }
+    }
+    let bring = |(operation, ranks): &(String, Vec<u16>)| {
+        format!("{} {} {operation}", named(ranks), if ranks.len() == 1 { "brings" } else { "bring" })
     };
-    let sentence = format!("ranks disagree in collective {number}: {}, {}", brought(0), brought(other));
-    Err(LocalError::Mismatch(sentence))
+    let all = camps.iter().map(bring).collect::<Vec<_>>().join("; ");
+    Err(LocalError::Mismatch(format!("ranks disagree in collective {number}: {all}")))
 }

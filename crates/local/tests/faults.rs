@@ -24,15 +24,18 @@ fn barrier(group: &Group, timeout: Duration) -> Result<(), LocalError> {
 
 #[test]
 fn ranks_that_disagree_all_learn_who_brings_what_and_nothing_goes_on() {
-    for (elements, other) in [(5, 6), (5, 500_000), (700_000, 700_001)] {
-        together(3, move |group| {
+    for (first, other) in [(5, 6), (5, 500_000), (700_000, 700_001)] {
+        together(4, move |group| {
             barrier(group, PATIENCE).unwrap();
-            let elements = if group.rank() == 2 { other } else { elements };
+            let elements = [first, 7, other, first][group.rank()];
             let mut memory = vec![1; 4 * elements];
             let description = Description { elements, ..BARRIER };
             let error = submit(group, &mut memory, description, PATIENCE).wait(PATIENCE).unwrap().unwrap_err();
             let LocalError::Mismatch(sentence) = &error else { panic!("{error}") };
-            assert!(sentence.contains(&format!("rank 2 brings sum of {other} i32 elements")), "{sentence}");
+            let alike = format!("ranks 0, 3 bring sum of {first} i32 elements");
+            let all =
+                format!("{alike}; rank 1 brings sum of 7 i32 elements; rank 2 brings sum of {other} i32 elements");
+            assert!(sentence.ends_with(&all), "{sentence}");
             let later = barrier(group, PATIENCE).unwrap_err();
             assert!(later.to_string().contains("an earlier collective failed (ranks disagree"), "{later}");
         });

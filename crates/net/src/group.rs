@@ -247,7 +247,8 @@ impl Group {
 /// A collective of the caller's own elements, which the caller waits for.
 fn submission<T: Element>(input: *const T, output: *mut T, elements: usize, timeout: Duration) -> Submission {
     let (input, output, op, drive) = (input.cast(), output.cast(), ReduceOp::Sum, Drive::Caller);
-    Submission { input, output, elements, dtype: T::DTYPE, op, timeout, drive }
+    let loss = std::ptr::null_mut();
+    Submission { input, output, loss, elements, dtype: T::DTYPE, op, timeout, drive }
 }
 
 impl Drop for Group {

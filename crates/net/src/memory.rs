@@ -17,6 +17,8 @@ struct RawStorage<T> {
     input: *const T,
     /// Where element `kept.start` is written.
     output: *mut T,
+    /// Where it is written what the codes of the input lose; null if nowhere. It overlaps neither of the others.
+    loss: *mut T,
     len: usize,
     /// The elements that the output has.
     kept: Range<usize>,
@@ -85,36 +87,52 @@ impl<T: Element> Storage for RawStorage<T> {
             )
         }
     }
+
+    fn loss(&mut self, block: Range<usize>) -> Option<Operands<'_, T>> {
+        if self.loss.is_null() {
+            return None;
+        }
+        self.check(&block);
+        // SAFETY: inside memory that is as long as the input and separate; `&mut self` makes this the only slice of it.
+        let loss = unsafe { slice::from_raw_parts_mut(self.loss.add(block.start), block.len()) };
+        Some(Operands::Separate(self.input(block), loss))
+    }
 }
 
 /// The tensor at these addresses, of whose result only the elements `kept` are wanted. If these are not all elements, the
-/// protocol's hosts must not forward results.
+/// protocol's hosts must not forward results. What codes lose of the input is written to `memory.loss`, unless that is null.
 ///
 /// # Safety
-/// Until the tensor is dropped: `input` must be readable for `spec.elements` elements of `spec.dtype` and `output`
-/// writable for `kept.len()`, both aligned for them; no other code may write the input or touch the output; the output
-/// must be the part `kept` of the input or not overlap it. Without elements any address will do.
-pub unsafe fn tensor(input: *const u8, output: *mut u8, spec: Spec, kept: Range<usize>) -> Box<dyn Tensor> {
-    of_type(input, output, spec, kept, None)
+/// Until the tensor is dropped: `memory.input` must be readable for `spec.elements` elements of `spec.dtype` and
+/// `memory.output` writable for `kept.len()`, both aligned for them; no other code may write the input or touch the
+/// output; the output must be the part `kept` of the input or not overlap it. `memory.loss` must be null, or as the
+/// output of all elements and overlap neither. Without elements any address will do.
+pub unsafe fn tensor(memory: Memory, spec: Spec, kept: Range<usize>) -> Box<dyn Tensor> {
+    of_type(memory, spec, kept, None)
 }
 
-fn of_type(
-    input: *const u8,
-    output: *mut u8,
-    spec: Spec,
-    kept: Range<usize>,
-    bounce_buffer: Option<BounceBuffer>,
-) -> Box<dyn Tensor> {
+/// The addresses of a tensor's memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory {
+    /// What is read.
+    pub input: *const u8,
+    /// What is written.
+    pub output: *mut u8,
+    /// Where what the codes of the input lose is written, if it is not null; only where the whole result is wanted.
+    pub loss: *mut u8,
+}
+
+fn of_type(memory: Memory, spec: Spec, kept: Range<usize>, bounce_buffer: Option<BounceBuffer>) -> Box<dyn Tensor> {
     match spec.dtype {
-        DType::F32 => typed::<f32>(input, output, spec, kept, bounce_buffer),
-        DType::F16 => typed::<f16>(input, output, spec, kept, bounce_buffer),
-        DType::BF16 => typed::<bf16>(input, output, spec, kept, bounce_buffer),
-        DType::I32 => typed::<i32>(input, output, spec, kept, bounce_buffer),
-        DType::F64 => typed::<f64>(input, output, spec, kept, bounce_buffer),
-        DType::I8 => typed::<i8>(input, output, spec, kept, bounce_buffer),
-        DType::I16 => typed::<i16>(input, output, spec, kept, bounce_buffer),
-        DType::I64 => typed::<i64>(input, output, spec, kept, bounce_buffer),
-        DType::U8 => typed::<u8>(input, output, spec, kept, bounce_buffer),
+        DType::F32 => typed::<f32>(memory, spec, kept, bounce_buffer),
+        DType::F16 => typed::<f16>(memory, spec, kept, bounce_buffer),
+        DType::BF16 => typed::<bf16>(memory, spec, kept, bounce_buffer),
+        DType::I32 => typed::<i32>(memory, spec, kept, bounce_buffer),
+        DType::F64 => typed::<f64>(memory, spec, kept, bounce_buffer),
+        DType::I8 => typed::<i8>(memory, spec, kept, bounce_buffer),
+        DType::I16 => typed::<i16>(memory, spec, kept, bounce_buffer),
+        DType::I64 => typed::<i64>(memory, spec, kept, bounce_buffer),
+        DType::U8 => typed::<u8>(memory, spec, kept, bounce_buffer),
     }
 }
 
@@ -123,29 +141,24 @@ fn of_type(
 ///
 /// # Safety
 /// As for [`tensor`].
-pub unsafe fn tensor_with_bounce_buffer(
-    input: *const u8,
-    output: *mut u8,
-    spec: Spec,
-    kept: Range<usize>,
-) -> Box<dyn Tensor> {
+pub unsafe fn tensor_with_bounce_buffer(memory: Memory, spec: Spec, kept: Range<usize>) -> Box<dyn Tensor> {
     let whole = 0..spec.elements as usize;
     if kept == whole {
         // SAFETY: the caller's promise.
-        return unsafe { tensor(input, output, spec, kept) };
+        return unsafe { tensor(memory, spec, kept) };
     }
     assert!(kept.start <= kept.end && kept.end <= whole.end, "{kept:?} of {whole:?}");
     let size = spec.dtype.size();
     // Aligned for every type; it holds the whole, overlaps nothing, and lives as long as the tensor that has it.
     let mut elements = vec![0u64; (whole.len() * size).div_ceil(8)];
-    let buffer = elements.as_mut_ptr().cast();
+    let Memory { output, .. } = memory;
+    let memory = Memory { output: elements.as_mut_ptr().cast(), ..memory };
     let kept = kept.start * size..kept.end * size;
-    of_type(input, buffer, spec, whole, Some(BounceBuffer { elements, output, kept }))
+    of_type(memory, spec, whole, Some(BounceBuffer { elements, output, kept }))
 }
 
 fn typed<T: Element>(
-    input: *const u8,
-    output: *mut u8,
+    memory: Memory,
     spec: Spec,
     kept: Range<usize>,
     bounce_buffer: Option<BounceBuffer>,
@@ -153,12 +166,11 @@ fn typed<T: Element>(
     let len = spec.elements as usize;
     assert!(kept.start <= kept.end && kept.end <= len, "{kept:?} of {len} elements");
     let none = std::ptr::dangling_mut::<T>();
-    let input = if len == 0 { none.cast_const() } else { input.cast() };
-    let output = if kept.is_empty() { none } else { output.cast() };
-    let whole = ElementTensor::new(
-        RawStorage { input, output, len, kept: kept.clone(), _bounce_buffer: bounce_buffer },
-        spec.op,
-    );
+    let input = if len == 0 { none.cast_const() } else { memory.input.cast() };
+    let output = if kept.is_empty() { none } else { memory.output.cast() };
+    let loss = if kept.len() == len { memory.loss.cast() } else { std::ptr::null_mut() };
+    let storage = RawStorage { input, output, loss, len, kept: kept.clone(), _bounce_buffer: bounce_buffer };
+    let whole = ElementTensor::new(storage, spec.op);
     let whole = match spec.primitive {
         Primitive::Allreduce => whole,
         Primitive::Reduce(root) => whole.to(root),
@@ -258,15 +270,43 @@ const FORWARDED: &str = "hosts that forward results have memory for all of them"
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tributary_numeric::ReduceOp;
+    use tributary_numeric::{CodeWidth, ReduceOp};
     use tributary_proto::contract::ids::Rank;
+
+    fn memory<T>(input: &[T], output: *mut T) -> Memory {
+        Memory { input: input.as_ptr().cast(), output: output.cast(), loss: std::ptr::null_mut() }
+    }
+
+    /// In place, where the output replaces the input: what the codes of two blocks lose is written beside.
+    #[test]
+    fn a_tensor_keeps_what_its_codes_lose() {
+        let input = [1.0f32, 0.3, -0.004, 0.0];
+        let (mut data, mut loss) = (input, [9.0f32; 4]);
+        let spec = Spec::allreduce(4, DType::F32, ReduceOp::Sum);
+        let at = data.as_mut_ptr();
+        let memory = Memory { input: at.cast_const().cast(), output: at.cast(), loss: loss.as_mut_ptr().cast() };
+        // SAFETY: both arrays outlive the tensor, which is dropped before they are looked at.
+        let mut tensor = unsafe { tensor(memory, spec, 0..4) };
+        for block in [0..2, 2..4] {
+            let scale = Scale::codes(tensor.exponent(0..4), 1, CodeWidth::Eight);
+            let mut vector = [0; 2];
+            tensor.encode(block.clone(), scale, &mut vector);
+            tensor.decode(block, scale, &vector);
+        }
+        drop(tensor);
+        assert_eq!(data, [1.0, 38.0 / 127.0, -1.0 / 127.0, 0.0]);
+        for (index, x) in input.into_iter().enumerate() {
+            assert!((loss[index] - (x - data[index])).abs() < 1e-7, "{loss:?} of {input:?}");
+        }
+        assert!(loss[1] != 0.0 && loss[2] != 0.0 && loss[3] == 0.0);
+    }
 
     #[test]
     fn blocks_are_read_from_the_input_and_written_to_the_output() {
         let (input, mut output) = ([1i32, 2, 3, 4], [0i32; 4]);
         let spec = Spec::allreduce(4, DType::I32, ReduceOp::Sum);
         // SAFETY: both arrays outlive the tensor, which is dropped before they are looked at.
-        let mut tensor = unsafe { tensor(input.as_ptr().cast(), output.as_mut_ptr().cast(), spec, 0..4) };
+        let mut tensor = unsafe { tensor(memory(&input, output.as_mut_ptr()), spec, 0..4) };
         let mut vector = [0; 8];
         tensor.encode(1..3, Scale::integer(1), &mut vector);
         tensor.decode(2..4, Scale::integer(1), &vector);
@@ -279,7 +319,7 @@ mod tests {
         let (input, mut output) = ([1i32, 2, 3, 4, 5, 6], [0i32; 3]);
         let spec = Spec::reduce(6, DType::I32, ReduceOp::Sum, Rank(3));
         // SAFETY: both arrays outlive the tensor, which is dropped before they are looked at; the output holds three.
-        let mut tensor = unsafe { tensor(input.as_ptr().cast(), output.as_mut_ptr().cast(), spec, 1..4) };
+        let mut tensor = unsafe { tensor(memory(&input, output.as_mut_ptr()), spec, 1..4) };
         assert_eq!(tensor.spec(), spec);
         let mut vector = [0; 24];
         tensor.encode(0..6, Scale::integer(1), &mut vector);
@@ -302,8 +342,9 @@ mod tests {
             (input.wrapping_add(2), 2..4, false),
             (input, 0..0, true),
         ] {
+            let at = Memory { input: input.cast_const().cast(), output: to.cast(), loss: std::ptr::null_mut() };
             // SAFETY: the output is the kept part of the input, or another array; nothing is read or written.
-            let tensor = unsafe { tensor(input.cast_const().cast(), to.cast(), spec, kept.clone()) };
+            let tensor = unsafe { tensor(at, spec, kept.clone()) };
             assert_eq!(tensor.leaves_input(), is_left, "{kept:?}");
         }
     }
@@ -312,7 +353,7 @@ mod tests {
     fn no_elements_need_no_memory() {
         let spec = Spec::allreduce(0, DType::F32, ReduceOp::Avg);
         // SAFETY: no elements.
-        let tensor = unsafe { tensor(std::ptr::null(), std::ptr::null_mut(), spec, 0..0) };
+        let tensor = unsafe { tensor(memory::<f32>(&[], std::ptr::null_mut()), spec, 0..0) };
         assert_eq!(tensor.spec(), spec);
         tensor.encode(0..0, Scale::integer(1), &mut []);
     }

@@ -191,8 +191,8 @@ fn closing_a_group_ends_what_is_under_way_and_a_wait_that_is_too_short_says_so()
                 let mut data = vec![1i32; 5000];
                 let at = data.as_mut_ptr().cast::<u8>();
                 let (dtype, op, drive) = (DType::I32, ReduceOp::Sum, Drive::Background);
-                let submission =
-                    Submission { input: at, output: at, elements: 5000, dtype, op, timeout: PATIENCE, drive };
+                let (loss, timeout) = (std::ptr::null_mut(), PATIENCE);
+                let submission = Submission { input: at, output: at, loss, elements: 5000, dtype, op, timeout, drive };
                 // SAFETY: the data stays until the collective has ended, which closing the group sees to.
                 let pending = unsafe { group.submit_allreduce(submission, 0..5000) }.unwrap();
                 let early = pending.wait(Some(Duration::from_millis(1)));

@@ -41,6 +41,17 @@ pub fn encode<T: Element>(input: &[T], scale: Scale, vector: &mut [u8]) {
     (fixed::<T>(ReduceOp::Sum).encode)(input, scale.factors(), vector)
 }
 
+/// What the vector of a block lacks of its elements, rounded to their type, for error feedback: a rank adds it to what it
+/// brings next. Only codes lose anything worth that; the loss of words is 0, and so is that of an element that is not
+/// finite.
+pub fn loss<T: Element>(input: &[T], scale: Scale, loss: &mut [T]) {
+    assert_eq!(input.len(), loss.len(), "each element has a loss");
+    match scale.codes {
+        Some(_) => (fixed::<T>(ReduceOp::Sum).loss_of_codes)(input, scale.code_factor(), loss),
+        None => loss.fill(T::default()),
+    }
+}
+
 /// Reads a vector that is the sum of `scale.world_size` encoded vectors. Rounds once, to nearest even; values too large for
 /// `T` become infinities. Zeros come out positive.
 pub fn decode<T: Element>(vector: &[u8], scale: Scale, op: ReduceOp, output: &mut [T]) {

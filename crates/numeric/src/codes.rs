@@ -27,6 +27,12 @@ impl Code {
         let rounded = Code((x * factor + ROUND).to_bits() as i8);
         if x.abs() < f64::INFINITY { rounded } else { Code::NOT_FINITE }
     }
+
+    /// What the code lacks of the element that it was made of; 0 if that is not finite.
+    #[inline(always)]
+    pub(crate) fn loss(self, x: f64, factor: f64) -> f64 {
+        if self == Code::NOT_FINITE { 0.0 } else { x - f64::from(self.0) / factor }
+    }
 }
 
 impl CodeSum {

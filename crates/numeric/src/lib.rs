@@ -18,6 +18,7 @@ mod number;
 mod operator;
 pub mod prefetch;
 mod scale;
+pub mod thc;
 
 pub use buffer::Lanes;
 pub use combine::{Combine, Fixed16, codes, fixed, fixed_16, native};

@@ -133,6 +133,34 @@ fn zeros_come_out_positive() {
     }
 }
 
+/// What is fed back arrives: after some steps, what was delivered and what is left over are what ranks brought, to within
+/// the rounding of binary32; and nothing is left of what is not finite.
+#[test]
+fn what_codes_lose_arrives_with_error_feedback() {
+    let brought = [1.0f32, 0.3, -0.004, 0.0, 1e-30];
+    let (mut delivered, mut left) = ([0f64; 5], vec![0f32; 5]);
+    for _ in 0..1000 {
+        let input: Vec<f32> = brought.iter().zip(&left).map(|(x, left)| x + left).collect();
+        let (output, scale) = allreduce(&[&input], ReduceOp::Sum, CodeWidth::Sixteen);
+        codec::loss(&input, scale, &mut left);
+        for (sum, x) in delivered.iter_mut().zip(output) {
+            *sum += f64::from(x);
+        }
+    }
+    for (index, (x, sum)) in brought.into_iter().zip(delivered).enumerate() {
+        let error = (1000.0 * f64::from(x) - sum - f64::from(left[index])).abs();
+        assert!(error <= 1000.0 * 2f64.powi(-24), "{x:e}: {sum:e} and {:e}", left[index]);
+        assert!(left[index].abs() <= 1.1 / 254.0, "{left:?}");
+    }
+    assert!(delivered[2] < -3.9, "without feedback it would be {}", -1000.0 / 127.0);
+
+    let odd = [f32::NAN, f32::INFINITY, 0.7];
+    codec::loss(&odd, Scale::codes(codec::exponent(&odd), 2, CodeWidth::Eight), &mut left[..3]);
+    assert_eq!((left[0], left[1], left[2] != 0.0), (0.0, 0.0, true));
+    codec::loss(&odd, Scale::new(codec::exponent(&odd), 2), &mut left[..3]);
+    assert_eq!(left[..3], [0.0; 3], "words lose nothing that counts");
+}
+
 /// A rank that was told a smaller exponent than its block has sends codes without meaning, but nothing panics.
 #[test]
 fn hostile_scales_do_not_panic() {

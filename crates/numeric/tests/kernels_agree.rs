@@ -151,6 +151,10 @@ fn fixed_point_agrees<T: AnyBits>(
     (ours.encode_codes)(any, 127.0 * 2f64.powi(scale.shift - 24), &mut codes[0]);
     (portable.encode_codes)(any, 127.0 * 2f64.powi(scale.shift - 24), &mut codes[1]);
     assert_eq!(codes[0], codes[1], "{name} encode_codes");
+    let mut losses = [vec![T::default(); any.len()], vec![T::default(); any.len()]];
+    (ours.loss_of_codes)(any, 127.0 * 2f64.powi(scale.shift - 24), &mut losses[0]);
+    (portable.loss_of_codes)(any, 127.0 * 2f64.powi(scale.shift - 24), &mut losses[1]);
+    check(name, "loss_of_codes", &losses[0], &losses[1]);
 
     let decoders = [
         (ours.decode, portable.decode, 4),

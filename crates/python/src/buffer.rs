@@ -1,5 +1,7 @@
 //! The memory of a collective: a NumPy array, or a tensor of a library that the package vouches for.
 
+use std::ops::Range;
+
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -75,5 +77,14 @@ impl Buffer {
             true => Ok(self.address as *mut u8),
             false => Err(PyValueError::new_err("the array is read-only")),
         }
+    }
+}
+
+/// The range from the first number to before the second, or all.
+pub fn within(range: Option<(usize, usize)>, all: usize) -> PyResult<Range<usize>> {
+    match range {
+        None => Ok(0..all),
+        Some((start, end)) if start <= end && end <= all => Ok(start..end),
+        Some((start, end)) => Err(PyValueError::new_err(format!("{start} to {end} is not within 0 to {all}"))),
     }
 }

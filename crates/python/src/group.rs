@@ -1,7 +1,6 @@
 //! One worker of a job.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use tributary_net::os::OwnerProcess;
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::contract::custom_op::{CustomOp as _, CustomOpHash};
 
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, within};
 use crate::connect::connect_interruptibly;
 use crate::errors;
 use crate::operator::{self, Op, Operator};
@@ -94,8 +93,9 @@ impl Group {
     }
 
     /// Starts an all-reduce; with a root it is a reduce, whose output is written on that rank only. The output has the
-    /// elements `kept` of the result, from the first to before the second, or all of them.
-    #[pyo3(signature = (input, output, dtype, op, timeout, kept=None, root=None))]
+    /// elements `kept` of the result, from the first to before the second, or all of them. What codes lose of the input is
+    /// written to `loss`, if that is given and all of the result is wanted.
+    #[pyo3(signature = (input, output, dtype, op, timeout, kept=None, root=None, loss=None))]
     #[allow(clippy::too_many_arguments)] // They are Python's arguments.
     fn all_reduce(
         &self,
@@ -107,6 +107,7 @@ impl Group {
         timeout: f64,
         kept: Option<(usize, usize)>,
         root: Option<u16>,
+        loss: Option<Buffer>,
     ) -> PyResult<Py<Pending>> {
         let (dtype, op, timeout) = (dtype_named(dtype)?, self.reduce_op(&op)?, errors::seconds(timeout)?);
         let elements = input.elements(dtype)?;
@@ -115,11 +116,19 @@ impl Group {
             return Err(PyValueError::new_err(format!("the output has fewer than {} elements", kept.len())));
         }
         let (from, to) = (input.source(), if kept.is_empty() { std::ptr::null_mut() } else { output.target()? });
-        let submission = submission(from, to, elements, dtype, op, timeout);
+        let mut submission = submission(from, to, elements, dtype, op, timeout);
+        let mut owners = vec![input.owner, output.owner];
+        if let Some(loss) = loss {
+            if loss.elements(dtype)? != elements || kept != (0..elements) {
+                return Err(PyValueError::new_err("a loss has as many elements as the input and the result"));
+            }
+            submission.loss = loss.target()?;
+            owners.push(loss.owner);
+        }
         // SAFETY: `Buffer` is contiguous, aligned and as long as it says, and its owner is held until the collective has
-        // ended. The package makes sure that the output is the part `kept` of the input or does not overlap it, and
-        // Python code leaves both alone until then.
-        self.start(py, [input.owner, output.owner], |group| unsafe {
+        // ended. The package makes sure that the output is the part `kept` of the input or does not overlap it, and the
+        // loss neither, and Python code leaves them alone until then.
+        self.start(py, owners, |group| unsafe {
             match root {
                 None => group.submit_allreduce(submission, kept),
                 Some(root) => group.submit_reduce(submission, root),
@@ -133,7 +142,7 @@ impl Group {
         let to = if is_root { data.source().cast_mut() } else { data.target()? };
         let submission = bytes(to, data.bytes, errors::seconds(timeout)?);
         // SAFETY: as above; the root's memory is only read.
-        self.start(py, [data.owner, py.None()], |group| unsafe { group.submit_broadcast(submission, root) })
+        self.start(py, vec![data.owner], |group| unsafe { group.submit_broadcast(submission, root) })
     }
 
     /// Starts a reduce-scatter: the output is this rank's chunk of the result. With `range` it is for these elements of
@@ -154,7 +163,7 @@ impl Group {
         let (whole, chunk) = (input.elements(dtype)?, output.elements(dtype)?);
         let range = within(range, whole)?;
         let submission = submission(input.source(), output.target()?, chunk, dtype, op, timeout);
-        self.start(py, [input.owner, output.owner], |group| {
+        self.start(py, vec![input.owner, output.owner], |group| {
             group.check_chunks(whole, chunk)?;
             // SAFETY: as for an all-reduce.
             unsafe { group.submit_reduce_scatter(submission, range) }
@@ -174,7 +183,7 @@ impl Group {
     ) -> PyResult<Py<Pending>> {
         let range = within(range, data.bytes)?;
         let submission = bytes(data.target()?, chunk, errors::seconds(timeout)?);
-        self.start(py, [data.owner, py.None()], |group| {
+        self.start(py, vec![data.owner], |group| {
             group.check_chunks(data.bytes, chunk)?;
             // SAFETY: as for an all-reduce.
             unsafe { group.submit_all_gather(submission, range) }
@@ -197,7 +206,7 @@ impl Group {
         let brought = Brought { indices, values, dtype, size };
         let started = self.with_group(py, |group| brought.submit(group, op, timeout))?;
         let (collective, sum) = started.map_err(|error| errors::of_group(py, &error))?;
-        Ok((self.keep(py, Pending::new(collective, [py.None(), py.None()]))?, sum))
+        Ok((self.keep(py, Pending::new(collective, Vec::new()))?, sum))
     }
 
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
@@ -330,7 +339,7 @@ impl Group {
     fn start(
         &self,
         py: Python<'_>,
-        owners: [Py<PyAny>; 2],
+        owners: Vec<Py<PyAny>>,
         submit: impl FnOnce(&tributary_net::group::Group) -> Result<Collective, GroupError>,
     ) -> PyResult<Py<Pending>> {
         let collective = self.with_group(py, |group| submit(group).map_err(|error| errors::of_group(py, &error)))?;
@@ -368,21 +377,13 @@ fn submission(
     op: ReduceOp,
     timeout: Duration,
 ) -> Submission {
-    Submission { input, output, elements, dtype, op, timeout, drive: Drive::Background }
+    let (loss, drive) = (std::ptr::null_mut(), Drive::Background);
+    Submission { input, output, loss, elements, dtype, op, timeout, drive }
 }
 
 /// A collective in place that moves bytes.
 fn bytes(data: *mut u8, bytes: usize, timeout: Duration) -> Submission {
     submission(data, data, bytes, DType::U8, ReduceOp::Sum, timeout)
-}
-
-/// The range from the first number to before the second, or all.
-pub(crate) fn within(range: Option<(usize, usize)>, all: usize) -> PyResult<Range<usize>> {
-    match range {
-        None => Ok(0..all),
-        Some((start, end)) if start <= end && end <= all => Ok(start..end),
-        Some((start, end)) => Err(PyValueError::new_err(format!("{start} to {end} is not within 0 to {all}"))),
-    }
 }
 
 impl Drop for Group {

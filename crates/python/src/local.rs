@@ -10,9 +10,9 @@ use tributary_local::{Description, Group, Kind, Lent, LocalError, Operands, Pend
 use tributary_net::os::OwnerProcess;
 use tributary_numeric::{DType, ReduceOp};
 
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, within};
 use crate::errors;
-use crate::group::{Group as NetworkGroup, within};
+use crate::group::Group as NetworkGroup;
 use crate::hosts::{HostMemory, HostsFailure, OfHosts, Spanning, met, of_local};
 use crate::pending::{SIGNAL_INTERVAL, wait_in_slices};
 use crate::protocol::{dtype_named, op_named};

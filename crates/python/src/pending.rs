@@ -34,11 +34,11 @@ pub(crate) fn wait_in_slices<T: Send>(
 pub struct Pending {
     collective: Collective,
     /// Kept alive, and never used.
-    _owners: [Py<PyAny>; 2],
+    _owners: Vec<Py<PyAny>>,
 }
 
 impl Pending {
-    pub fn new(collective: Collective, owners: [Py<PyAny>; 2]) -> Pending {
+    pub fn new(collective: Collective, owners: Vec<Py<PyAny>>) -> Pending {
         Pending { collective, _owners: owners }
     }
 

@@ -37,6 +37,7 @@ fn main() {
         options: protocol.options.defaults(),
         members: (0..hosts).map(|host| NodeId(host * 1024 / hosts)).collect(),
         spec: Spec::allreduce(1 << 20, DType::F32, ReduceOp::Sum),
+        operations: Default::default(),
         iterations: 1,
         start: Time::ZERO,
         compute: Span::ZERO,

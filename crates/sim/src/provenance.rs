@@ -22,6 +22,20 @@ pub struct Program {
 }
 
 impl Program {
+    /// What tells this program from other builds of the same release: "0.1.0 commit 1a2b3c sources 0123".
+    pub const BUILD: &str = match env!("TRIBUTARY_COMMIT").is_empty() {
+        true => concat!(env!("CARGO_PKG_VERSION"), " sources ", env!("TRIBUTARY_SOURCES")),
+        false => {
+            concat!(
+                env!("CARGO_PKG_VERSION"),
+                " commit ",
+                env!("TRIBUTARY_COMMIT"),
+                " sources ",
+                env!("TRIBUTARY_SOURCES")
+            )
+        }
+    };
+
     /// This program.
     pub fn this() -> Program {
         let commit = env!("TRIBUTARY_COMMIT");
@@ -124,6 +138,7 @@ mod tests {
         let program = Program { version: "1.2.3".into(), commit: Some("abc+".into()), sources: "0123".into() };
         let origin = Origin { program, file: Some("45".into()) };
         assert_eq!(origin.to_string(), "tributary 1.2.3 commit abc+ sources 0123 file 45");
+        assert_eq!(Program::this().to_string(), format!("tributary {}", Program::BUILD));
         assert_eq!(sha256(b""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
     }
 }

@@ -99,6 +99,7 @@ fn plan(members: [u32; 3], roots: Vec<u32>) -> JobPlan {
         options: SPY.options.defaults(),
         members: members.map(NodeId).into(),
         spec: Spec::allreduce(10_000, DType::I32, ReduceOp::Sum),
+        operations: Default::default(),
         iterations: 1,
         start: Time::ZERO,
         compute: Span::ZERO,

@@ -65,6 +65,23 @@ fn flows_have_the_sizes_of_a_file_of_two_columns() {
     assert!(sentence.contains("is neither \"web_search\", \"data_mining\", \"hadoop\" or"), "{sentence}");
 }
 
+/// The first window is ten packets of 1,460 bytes, so that shorter flows are alone as fast as their path.
+#[test]
+fn a_slowdown_is_1_on_an_idle_path_and_the_number_of_flows_that_share_a_link() {
+    let flow = |from: u32, bytes: u32| format!("{{ from = \"host {from}\", to = \"host 3\", bytes = {bytes} }}");
+    let slowdowns = |flows: &[String]| {
+        let report = report(&format!("pattern = \"list\"\nflows = [{}]\n", flows.join(", ")));
+        report.flow_rows.iter().map(|row| row.slowdown.unwrap()).collect::<Vec<_>>()
+    };
+    for bytes in [1, 1460, 1461, 14_600] {
+        let alone = slowdowns(&[flow(0, bytes)]);
+        assert!((alone[0] - 1.0).abs() < 1e-6, "{bytes} bytes: {alone:?}");
+    }
+    let shared = slowdowns(&[flow(0, 10_000_000), flow(1, 10_000_000), flow(2, 10_000_000)]);
+    let last = shared.iter().copied().fold(0.0, f64::max);
+    assert!((2.95..3.1).contains(&last), "{shared:?}");
+}
+
 #[test]
 fn one_flow_begins_at_its_time() {
     let listed = |flows: &str| format!("pattern = \"list\"\nflows = [{flows}]\n");

@@ -3,6 +3,7 @@
 use tributary_proto::contract::protocol::Placement;
 use tributary_proto::protocols;
 use tributary_sim::config::Config;
+use tributary_sim::report::TreeReport;
 use tributary_sim::run;
 use tributary_sim::sweep::Sweep;
 use tributary_sim::table::{Format, Values};
@@ -39,7 +40,7 @@ fn a_small_file_runs_and_its_report_has_what_people_ask() {
     let report = run(&Config::parse(SMALL).unwrap()).unwrap();
     assert_eq!(report.failure(), None, "{report}");
     let job = &report.jobs[0];
-    assert_eq!((job.ranks, job.iterations.len(), job.trees), (8, 2, 2));
+    assert_eq!((job.ranks, job.iterations.len(), job.trees.len()), (8, 2, 2));
     assert!(job.goodput_gbps.unwrap() > 10.0, "{report}");
     assert_eq!(job.in_network, Some(1.0));
     assert!(report.background.unwrap().received_gbps > 100.0, "{report}");
@@ -161,7 +162,7 @@ fn leaves_and_spines_have_names_wherever_a_node_is_named() {
     };
     let (by_number, by_name) = (file("5", "switch 0"), file("\"spine 1\"", "leaf 0"));
     assert_eq!(by_number.trace_hash, by_name.trace_hash);
-    assert_eq!(by_name.jobs[0].roots, [5]);
+    assert_eq!(by_name.jobs[0].trees[0].root, "spine 1");
     for (root, sentence) in
         [("host 1", "host 1 is not a switch"), ("core 0", "\"core 0\" is not a node here: only the shape clos")]
     {
@@ -186,16 +187,22 @@ fn roots_are_in_the_report_and_are_the_switches_that_sum_last() {
     );
     let report = run(&Config::parse(&text).unwrap()).unwrap();
     // The second job is on leaf 3 alone, which sums for it.
-    let roots: Vec<&[u32]> = report.jobs.iter().map(|job| &job.roots[..]).collect();
-    assert_eq!(roots, [&[6, 4][..], &[3], &[]]);
+    let roots: Vec<String> = report.jobs.iter().map(|job| TreeReport::roots(&job.trees)).collect();
+    assert_eq!(roots, ["spine 2, spine 0", "leaf 3", ""]);
+    let mut edges = report.jobs[0].trees[1].edges.clone();
+    edges.sort_unstable();
+    let tree = [("host 0", "leaf 0"), ("host 5", "leaf 1"), ("host 9", "leaf 2")];
+    let up = ["leaf 0", "leaf 1", "leaf 2"].map(|leaf| (leaf, "spine 0"));
+    let named = |(child, parent): (&str, &str)| (child.to_owned(), parent.to_owned());
+    assert_eq!(edges, tree.into_iter().chain(up).map(named).collect::<Vec<_>>());
     let said = report.to_string();
-    for words in ["2 trees below switches 6, 4, ", "1 tree below switch 3, ", "no switch sums, "] {
+    for words in ["2 trees below spine 2, spine 0, ", "1 tree below leaf 3, ", "no switch sums, "] {
         assert!(said.contains(words), "{words} in\n{said}");
     }
     let mut csv = Vec::new();
     report.tables()[0].write(Format::Csv, &mut csv).unwrap();
     let csv = String::from_utf8(csv).unwrap();
-    assert!(csv.lines().nth(1).unwrap().contains(",2,6 4,true,"), "{csv}");
+    assert!(csv.lines().nth(1).unwrap().contains(",2,\"spine 2, spine 0\",true,"), "{csv}");
 }
 
 #[test]

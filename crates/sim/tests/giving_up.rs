@@ -36,7 +36,7 @@ fn job(placement: Placement, more: &str) -> String {
 fn a_job_whose_trees_root_died_names_switch_and_job_and_what_is_missing() {
     let report = report(&format!("{}[[fault]]\nat = '250 us'\ndead = 'switch 3'", job(Trees, "roots = [3]")));
     let failure = report.failure().unwrap();
-    let start = "job 0 can no longer finish: switch 3, the root of its tree, died at 250.000 us and does not come \
+    let start = "job 0 can no longer finish: spine 1, the root of its tree, died at 250.000 us and does not come \
                  back; it has completed ";
     assert!(failure.starts_with(start), "{failure}");
     assert!(failure.contains(" of its 5 collectives, and "), "{failure}");
@@ -44,7 +44,7 @@ fn a_job_whose_trees_root_died_names_switch_and_job_and_what_is_missing() {
     assert!(report.seconds < 0.1, "the file's end is 10 s, and the run was over at {} s", report.seconds);
     assert_eq!(report.stop, Stop::Finished);
     let text = report.to_string();
-    assert!(text.contains("  STUCK       can no longer finish: switch 3"), "{text}");
+    assert!(text.contains("  STUCK       can no longer finish: spine 1"), "{text}");
     assert!(text.lines().next().unwrap().contains(": over after "), "{text}");
 }
 
@@ -62,19 +62,19 @@ fn a_cable_of_a_tree_a_rank_and_a_way_out_are_missed_as_well() {
         (
             job(Trees, "trees = 2\nroots = [2, 3]"),
             "links = [['leaf 1', 'spine 0']]\ndown = true",
-            "the cable between switch 1 and switch 2, part of its tree 0, broke at 250.000 us",
+            "the cable between leaf 1 and spine 0, part of its tree 0, broke at 250.000 us",
         ),
         (job(Trees, "placement = 'packed'"), "dead = 'host 4'", "host 4, its rank 4, died at 250.000 us"),
         (
             job(Hosts, "placement = 'packed'"),
             "links = [['host 2', 'switch 0']]\ndown = true",
-            "the cable between host 2 and switch 0 broke at 250.000 us and does not come back, so that no path leads \
+            "the cable between host 2 and leaf 0 broke at 250.000 us and does not come back, so that no path leads \
              from host 0 to host 2;",
         ),
         (
             job(EveryHop, "placement = 'packed'"),
             "dead = 'leaf 1'",
-            "switch 1 died at 250.000 us and does not come back, so that no path leads from host 0 to host 4;",
+            "leaf 1 died at 250.000 us and does not come back, so that no path leads from host 0 to host 4;",
         ),
     ];
     for (job, fault, sentence) in cases {

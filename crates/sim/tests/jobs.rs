@@ -30,6 +30,7 @@ fn plan(protocol: &'static Protocol, members: impl Iterator<Item = u32>, element
         options: protocol.options.defaults(),
         members: members.map(NodeId).collect(),
         spec: Spec::allreduce(elements, DType::I32, ReduceOp::Sum),
+        operations: Default::default(),
         iterations: 1,
         start: Time::ZERO,
         compute: Span::ZERO,

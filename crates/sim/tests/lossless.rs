@@ -208,6 +208,7 @@ fn plan(elements: u32) -> JobPlan {
         options: protocols::named("switchml").unwrap().options.defaults(),
         members: (0..16).map(NodeId).collect(),
         spec: Spec::allreduce(elements, DType::I32, ReduceOp::Sum),
+        operations: Default::default(),
         iterations: 1,
         start: Time::ZERO,
         compute: Span::ZERO,

@@ -30,6 +30,7 @@ mod panama_accelerator;
 mod samples;
 mod servers;
 mod sparse;
+mod steps;
 mod swarm;
 mod sweep;
 mod threads;

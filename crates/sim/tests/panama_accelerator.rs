@@ -226,6 +226,7 @@ fn plan(members: &[u32], root: u32) -> JobPlan {
         density_ppm: None,
         custom_op: Some(CustomOp { operator: Arc::new(operator), data: Data::Real, cycles: None }),
         magnitudes: Magnitudes::Random,
+        operations: Default::default(),
         iterations: 2,
         start: Time::ZERO,
         compute: Span::ZERO,

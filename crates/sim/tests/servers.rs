@@ -25,6 +25,7 @@ fn plan(dtype: DType, iterations: u32) -> JobPlan {
         options: protocols::named("ps").unwrap().options.defaults(),
         members: (0..WORKERS).map(NodeId).collect(),
         spec: Spec::allreduce(100_000, dtype, ReduceOp::Sum),
+        operations: Default::default(),
         iterations,
         start: Time::ZERO,
         compute: Span::ZERO,

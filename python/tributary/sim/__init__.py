@@ -10,5 +10,16 @@
 from tributary.sim._run import Progress, Result, run
 from tributary.sim._source import Config
 from tributary.sim._sweep import SweepFailure, SweepResult, sweep
+from tributary.sim._trace import TracedStep, step_of_trace
 
-__all__ = ["Config", "Progress", "Result", "SweepFailure", "SweepResult", "run", "sweep"]
+__all__ = [
+    "Config",
+    "Progress",
+    "Result",
+    "SweepFailure",
+    "SweepResult",
+    "TracedStep",
+    "run",
+    "step_of_trace",
+    "sweep",
+]

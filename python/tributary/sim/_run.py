@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: The tables of a result.
 TableName: TypeAlias = Literal[
-    "jobs", "collectives", "flows", "links", "queues", "samples", "switch_samples", "switch_metrics", "cores"
+    "jobs", "collectives", "flows", "links", "queues", "samples", "switch_samples", "switch_metrics", "cores", "spans"
 ]
 
 
@@ -133,6 +133,11 @@ class Result:
     def cores(self) -> _tables.Table:
         """A record for each switch whose programs ran on cores; none without ``[switches.cores]``."""
         return self._table("cores")
+
+    @cached_property
+    def spans(self) -> _tables.Table:
+        """A record for each computation and collective of a rank in a training step."""
+        return self._table("spans")
 
     def frame(self, table: TableName) -> pd.DataFrame:
         """Give one table as a pandas frame."""

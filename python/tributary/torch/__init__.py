@@ -2,8 +2,8 @@
 
 PyTorch finds the backend by itself, through the entry-point group ``torch.distributed.backends``; import this package
 for what goes beyond it: :class:`Options`, :func:`stats`, :func:`flight_record`, :func:`all_reduce_hook`,
-:func:`all_reduce` with operators of one's own, :class:`Combine`, :class:`TopK` and :class:`Steps`. See
-``docs/torch.md``.
+:func:`all_reduce` with operators of one's own, :class:`Combine`, :class:`TopK`, :class:`Compress` and :class:`Steps`.
+See ``docs/torch.md``.
 """
 
 import torch
@@ -17,9 +17,10 @@ if not hasattr(Backend, "all_gather_single"):
 
 from tributary.torch.backend import TributaryBackend
 from tributary.torch.combine import Combine, all_reduce, combine_hook
+from tributary.torch.compress import Compress, compress_hook
 from tributary.torch.flight import flight_record, write_flight_record
 from tributary.torch.hook import all_reduce_hook
-from tributary.torch.ledger import Entry, Stats
+from tributary.torch.ledger import Entry, Share, Stats
 from tributary.torch.options import Options
 from tributary.torch.plugin import register, stats
 from tributary.torch.step_costs import Step, Steps
@@ -27,8 +28,10 @@ from tributary.torch.topk import TopK, topk_hook
 
 __all__ = [
     "Combine",
+    "Compress",
     "Entry",
     "Options",
+    "Share",
     "Stats",
     "Step",
     "Steps",
@@ -37,6 +40,7 @@ __all__ = [
     "all_reduce",
     "all_reduce_hook",
     "combine_hook",
+    "compress_hook",
     "flight_record",
     "register",
     "stats",

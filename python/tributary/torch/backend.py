@@ -204,14 +204,22 @@ class TributaryBackend(Reductions, Gathers, HostOnly):
             former.close_hosts(orderly=False)
         return former
 
+    @property
+    def codes(self) -> str | None:
+        """What floats are summed as in the network, if that is codes."""
+        return self._present("codes").chosen.codes
+
     # The end.
 
     def stats(self) -> Stats:
         """Which bytes were summed where so far."""
         members = self._members
         known = self._past + ([] if members is None else members.stats())
-        why_network = None if members is None else members.why_network
-        return self._ledger.stats(together(known) if known else None, why_network)
+        packets = together(known) if known else None
+        if members is None:
+            return self._ledger.stats(packets)
+        network = members.main.network
+        return self._ledger.stats(packets, members.why_network, network.shares if network else ())
 
     def shutdown(self) -> None:
         """Leave the job. What all ranks have started ends before. Calling it again has no effect."""

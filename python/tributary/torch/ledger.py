@@ -19,6 +19,25 @@ class Entry:
 
 
 @dataclass(frozen=True)
+class Share:
+    """Where a share of each large sum is made."""
+
+    #: "at HOST:PORT", a switch; or "at the ranks' own hosts".
+    where: str
+    #: 0.0 to 1.0; together 1.0.
+    share: float
+    #: Gbit/s of tensor that this way would sum alone, as measured.
+    gbps: float
+    #: The share of the time of a sum for which its link is busy: those that are busy all the time limit the sum.
+    busy: float
+
+    @property
+    def is_limit(self) -> bool:
+        """Whether a faster link here would make sums faster."""
+        return self.busy > 0.98
+
+
+@dataclass(frozen=True)
 class Stats:
     """The operations of this rank in one group since it was made. Bytes are those of the rank's own tensors."""
 
@@ -34,8 +53,12 @@ class Stats:
     under_way_s: float = 0.0
     #: Operations that stayed in the memory of this host, by name.
     memory: dict[str, Entry] = field(default_factory=dict)
+    #: Those of `network` whose elements travelled as codes, by name and kind: ("all_reduce", "int8").
+    codes: dict[tuple[str, str], Entry] = field(default_factory=dict)
     #: Why sums went through the network and not through this host's memory; None if they did not, or there were none.
     why_network: str | None = None
+    #: Where large sums are made, if they are shared out between switches and the ranks' own hosts; else nothing.
+    shares: Sequence[Share] = ()
 
     @staticmethod
     def of_all(groups: Sequence[Stats]) -> Stats:
@@ -43,6 +66,7 @@ class Stats:
         network: dict[str, Entry] = {}
         memory: dict[str, Entry] = {}
         host: dict[tuple[str, str], Entry] = {}
+        codes: dict[tuple[str, str], Entry] = {}
         for stats in groups:
             for name, entry in stats.network.items():
                 _add(network.setdefault(name, Entry()), entry.bytes, entry.collectives)
@@ -50,8 +74,10 @@ class Stats:
                 _add(memory.setdefault(name, Entry()), entry.bytes, entry.collectives)
             for key, entry in stats.host.items():
                 _add(host.setdefault(key, Entry()), entry.bytes, entry.collectives)
+            for key, entry in stats.codes.items():
+                _add(codes.setdefault(key, Entry()), entry.bytes, entry.collectives)
         waited = sum(stats.waited_s for stats in groups)
-        return Stats(network, host, None, waited, sum(stats.under_way_s for stats in groups), memory)
+        return Stats(network, host, None, waited, sum(stats.under_way_s for stats in groups), memory, codes)
 
     @property
     def network_bytes(self) -> int:
@@ -87,6 +113,11 @@ class Stats:
         if not self.network or not self.memory:
             ways = ways[:1] if self.memory else ways[1:]
         line = f"{', '.join(f'{way} {self._share(count):.1%}' for way, count in ways)} of {_size(self.all_bytes)}"
+        by_kind: Counter[str] = Counter()
+        for (_, kind), entry in self.codes.items():
+            by_kind[kind] += entry.bytes
+        if by_kind:
+            line += f", {' and '.join(f'{_size(count)} of it as {kind}' for kind, count in by_kind.items())}"
         if not self.host:
             return line
         by_reason: Counter[str] = Counter()
@@ -105,15 +136,21 @@ class Ledger:
         self._network: dict[str, Entry] = {}
         self._memory: dict[str, Entry] = {}
         self._host: dict[tuple[str, str], Entry] = {}
+        self._codes: dict[tuple[str, str], Entry] = {}
         self._waited = 0.0
         self._under_way = 0.0
         #: Up to this time, by the monotonic clock, all seconds with operations under way are counted.
         self._counted_until = 0.0
 
-    def network(self, name: str, count: int, is_local: bool = False) -> None:
-        """Count an operation of that many bytes that goes through the network, or stays in this host's memory."""
+    def network(self, name: str, count: int, is_local: bool = False, codes: str | None = None) -> None:
+        """Count an operation of that many bytes that goes through the network, or stays in this host's memory.
+
+        `codes` says as what its elements travel, if not as themselves.
+        """
         with self._lock:
             _add((self._memory if is_local else self._network).setdefault(name, Entry()), count)
+            if codes is not None and not is_local:
+                _add(self._codes.setdefault((name, codes), Entry()), count)
 
     def host(self, name: str, reason: str, count: int) -> None:
         """Count an operation of that many bytes that goes over the host path."""
@@ -131,7 +168,7 @@ class Ledger:
             self._under_way += max(0.0, ended - max(begun, self._counted_until))
             self._counted_until = max(ended, self._counted_until)
 
-    def stats(self, packets: GroupStats | None, why_network: str | None = None) -> Stats:
+    def stats(self, packets: GroupStats | None, why_network: str | None = None, shares: Sequence[Share] = ()) -> Stats:
         """The numbers so far."""
         with self._lock:
             return Stats(
@@ -141,7 +178,9 @@ class Ledger:
                 waited_s=self._waited,
                 under_way_s=self._under_way,
                 memory={name: Entry(entry.collectives, entry.bytes) for name, entry in self._memory.items()},
+                codes={key: Entry(entry.collectives, entry.bytes) for key, entry in self._codes.items()},
                 why_network=why_network,
+                shares=tuple(shares),
             )
 
 

@@ -166,6 +166,7 @@ class Members:
         switches: int | None = None,
     ) -> SwitchNetwork:
         """Join another job of the group, at all of its switches or at the first ones."""
+        self._rendezvous.find_switch()
         return self._rendezvous.join(
             suffix,
             lambda meeting, poll: self._connect(
@@ -176,6 +177,8 @@ class Members:
 
     def _way(self, suffix: str, memory: Shared | None) -> Callable[[Meeting, Callable[[], None]], Network]:
         """What joins a job for dense tensors: of all ranks, or of hosts whose memory their ranks share."""
+        if self.size > 1 and not isinstance(memory, LocalGroup):
+            self._rendezvous.find_switch()
 
         def connect(meeting: Meeting, poll: Callable[[], None]) -> Network:
             if isinstance(memory, LocalGroup):
@@ -198,9 +201,11 @@ class Members:
         return connect
 
     def _meet(self, suffix: str, store: dist.Store, title: str, memory: Shared | None) -> Lane:
+        way = self._way(suffix, memory)
+
         def connect(meeting: Meeting, poll: Callable[[], None]) -> Lane:
             # The job first: its switch says why a rank cannot join, and Gloo only that a connection closed.
-            network = self._way(suffix, memory)(meeting, poll) if self.size > 1 else None
+            network = way(meeting, poll) if self.size > 1 else None
             try:
                 host = HostPath(store, self.rank, self.size, self._common, self._patience, meeting.address)
             except BaseException:

@@ -11,6 +11,7 @@ import torch
 
 import tributary
 from tributary import Operator
+from tributary.torch.ledger import Share
 from tributary.torch.sparse import SparseTensor
 from tributary.torch.tensors import NETWORK_DTYPES, memory
 from tributary.torch.transit import Handle
@@ -33,6 +34,8 @@ class Network(ABC):
 
     def __init__(self, size: int) -> None:
         self.size = size
+        #: Where large sums are made, if they are shared out.
+        self.shares: list[Share] = []
 
     def all_reduce(
         self,
@@ -42,11 +45,13 @@ class Network(ABC):
         timeout: float,
         kept: tuple[int, int] | None = None,
         root: int | None = None,
+        loss: torch.Tensor | None = None,
     ) -> list[Handle]:
         """Start an all-reduce of flat tensors of one type, or with a root a reduce.
 
         The target gets the elements `kept` of the result, from the first to before the second, or all of them; it is
-        the same memory of the source, or does not overlap it. Both are kept alive until the collective has ended.
+        the same memory of the source, or does not overlap it. Both are kept alive until the collective has ended. What
+        codes lose of the source is written to `loss`, which is as long; nothing is where none travel.
         """
         elements, dtype = source.numel(), NETWORK_DTYPES[source.dtype]
         begin, finish = kept or (0, elements)
@@ -56,7 +61,10 @@ class Network(ABC):
             skipped = max(0, first - begin)
             output = memory(target, skipped, skipped + last - first)
             here = (first - start, last - start)
-            pending.append(core.all_reduce(memory(source, start, end), output, dtype, op, timeout, here, root))
+            arguments = [memory(source, start, end), output, dtype, op, timeout, here, root]
+            if loss is not None and not self.is_local and not self.is_of_hosts:
+                arguments.append(memory(loss, start, end))
+            pending.append(core.all_reduce(*arguments))
         return pending
 
     def reduce_scatter(self, source: torch.Tensor, target: torch.Tensor, op: str, timeout: float) -> list[Handle]:

@@ -6,12 +6,16 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
 
 from tributary import _core
 from tributary.torch import job_name, variables
 
 #: PyTorch's timeout for a group whose script gives none.
 TORCH_DEFAULT = timedelta(minutes=30)
+
+#: What the option "numbers" calls codes, by their bits.
+CODES = {8: "int8"}
 
 FALLBACKS = ("gloo", "error")
 LOCALS = ("on", "off")
@@ -82,6 +86,11 @@ class Options:
         return {name.strip(): value.strip() for name, _, value in (option.partition("=") for option in given)}
 
     @property
+    def codes(self) -> str | None:
+        """What floats are summed as where that is codes: "int8"; None where it is not."""
+        return _codes_of(self)
+
+    @property
     def switches(self) -> list[str]:
         """The running switches, one by one."""
         return [] if self.switch is None else [switch.strip() for switch in self.switch.split(",")]
@@ -92,6 +101,13 @@ class Options:
         values = variables.of_groups(environment)
         timeout = values.pop("timeout", None)
         return Options(**values, timeout=None if timeout is None else _seconds(timeout))
+
+
+@cache
+def _codes_of(options: Options) -> str | None:
+    """The answer, found once, since operations come by the thousand."""
+    numbers = options.protocol_options.get("numbers")
+    return numbers if numbers in CODES.values() else None
 
 
 def _seconds(text: str) -> float:

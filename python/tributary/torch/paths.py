@@ -160,6 +160,11 @@ class Paths(Backend):
             raise UnsupportedError(f"{reason}; TRIBUTARY_FALLBACK=gloo would send it over the host path")
         return reason
 
+    def _codes(self, tensors: Tensors) -> str | None:
+        """What the elements of a sum travel as in the network, if not as themselves."""
+        codes = self._present("sum").chosen.codes
+        return codes if all(tensor.is_floating_point() for tensor in tensors) else None
+
     def _why_not_words(self, name: str) -> str | None:
         """Why the network cannot move words unchanged, or bring a result to one rank alone; None if it can."""
         members = self._present(name)
@@ -175,8 +180,9 @@ class Paths(Backend):
         finish: Finish | None,
         opts: Any,
         network: Network | None = None,
+        codes: str | None = None,
     ) -> NetworkWork:
-        """Start collectives in a network, by default that of the sums."""
+        """Start collectives in a network, by default that of the sums; `codes` is for the ledger."""
         if network is None:
             self._spread(name, tensors)
         lane = self._lane(name)
@@ -196,7 +202,7 @@ class Paths(Backend):
                     raise
             if getattr(opts, "asyncOp", True):
                 network.go_on()
-            self._ledger.network(name, size_in_bytes(tensors), network.is_local)
+            self._ledger.network(name, size_in_bytes(tensors), network.is_local, codes)
             transit = Transit(title, pending, timeout, lane.hints)
             work = NetworkWork(
                 title, tensors, transit, finish, self._completer, self._callbacks, lane.health, self._ledger

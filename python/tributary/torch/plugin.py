@@ -95,14 +95,19 @@ def _default_group() -> TributaryBackend | None:
 
 def _options(given: object | None) -> Options:
     if given is None:
-        default = _default_group()
-        return Options.from_environment() if default is None else default._given
+        return options_here()
     if not isinstance(given, Options):
         raise TypeError(
             f"pg_options of the tributary backend are tributary.torch.Options, not {type(given).__qualname__}: leave "
             "them out, or say which backend they are for, such as new_group(..., backend='gloo')"
         )
     return given
+
+
+def options_here() -> Options:
+    """The options of a group that is given none: those of the default group, or of the environment."""
+    default = _default_group()
+    return Options.from_environment() if default is None else default._given
 
 
 def _end(name: str, orderly: bool) -> None:

@@ -17,8 +17,6 @@ def choose(given: Options, hosts: Sequence[int]) -> tuple[Options, str]:
     at_switch = replace(given, protocol=AT_SWITCH)
     if given.switches:
         return at_switch, f"{AT_SWITCH} at {', '.join(given.switches)}"
-    if len(hosts) == 2 and not given.options:
-        return replace(given, protocol=AROUND), f"{AROUND}, by which two ranks send the fewest bytes"
     if len(set(hosts)) < 2:
         return at_switch, f"{AT_SWITCH} in rank 0's process: all ranks are on one host"
     protocol, tensors = _over_hosts(hosts)

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch._C._distributed_c10d import AllreduceOptions
+from torch._C._distributed_c10d import AllreduceOptions, ReduceOp
 
 from tributary import Operator
 from tributary.errors import UnsupportedError
@@ -70,7 +70,19 @@ class Reductions(Paths):
         op = on_elements(name, tensors, opts.reduceOp)
         return op, self._why_not(name, tensors, op)
 
-    def _reduce_everywhere(self, name: str, method: str, tensors: Tensors, opts: Any) -> Any:
+    def all_reduce_with_loss(self, tensor: torch.Tensor, loss: torch.Tensor | None) -> Any:
+        """Average over all ranks, in place, and write to `loss` what codes lose of this rank's elements.
+
+        Not one of c10d's operations. The loss is flat, of the tensor's type, as long, in the host's memory, and all
+        zero before: it stays so where no codes travel.
+        """
+        opts = AllreduceOptions()
+        opts.reduceOp = ReduceOp.AVG
+        return self._reduce_everywhere("all_reduce", "allreduce", [tensor], opts, loss)
+
+    def _reduce_everywhere(
+        self, name: str, method: str, tensors: Tensors, opts: Any, loss: torch.Tensor | None = None
+    ) -> Any:
         if sparse.are_sparse(tensors) and sparse.options_of(self._present(name).chosen) is not None:
             return self._reduce_sparse(name, method, tensors, opts)
         with self._announced(name, opts):
@@ -82,9 +94,9 @@ class Reductions(Paths):
         finishes: list[Finish | None] = []
         for tensor in tensors:
             travelling, finish = premultiplied(tensor, op) or flat(tensor)
-            starts.append(partial(Network.all_reduce, source=travelling, target=travelling, op=op_name(op)))
+            starts.append(partial(Network.all_reduce, source=travelling, target=travelling, op=op_name(op), loss=loss))
             finishes.append(finish)
-        return self._through_network(name, tensors, starts, in_order(finishes), opts)
+        return self._through_network(name, tensors, starts, in_order(finishes), opts, codes=self._codes(tensors))
 
     def _reduce_sparse(self, name: str, method: str, tensors: Tensors, opts: Any) -> Any:
         op = sparse.op_name(name, tensors, opts.reduceOp)
@@ -142,7 +154,7 @@ class Reductions(Paths):
             kept = None if is_root else NOTHING
             starts.append(_reduce(travelling, travelling, op, kept, opts.rootRank))
             finishes.append(finish if is_root else None)
-        return self._through_network("reduce", tensors, starts, in_order(finishes), opts)
+        return self._through_network("reduce", tensors, starts, in_order(finishes), opts, codes=self._codes(tensors))
 
     def reduce_scatter(self, outputs: Tensors, inputs: list[Tensors], opts: Any) -> Any:
         """Reduce over all ranks; each keeps the tensor whose index in the list is its rank: a reduce for each."""
@@ -166,7 +178,7 @@ class Reductions(Paths):
                 target, finish = slice_for(source, 0, output)
                 starts.append(_reduce(source, target, op, None, root))
                 finishes.append(finish)
-        return self._through_network(name, outputs, starts, in_order(finishes), opts)
+        return self._through_network(name, outputs, starts, in_order(finishes), opts, codes=self._codes(outputs))
 
     def reduce_scatter_single(self, output: torch.Tensor, source: torch.Tensor, opts: Any) -> Any:
         """Like :meth:`reduce_scatter`, for shards of one tensor."""
@@ -189,7 +201,7 @@ class Reductions(Paths):
             target, finish = slice_for(travelling, self.rank() * output.numel(), output)
             starts.append(partial(Network.reduce_scatter, source=travelling, target=target, op=op_name(op)))
             finishes.append(finish)
-        return self._through_network(name, inputs, starts, in_order(finishes), opts)
+        return self._through_network(name, inputs, starts, in_order(finishes), opts, codes=self._codes(inputs))
 
     def broadcast(self, tensors: Tensors, opts: Any) -> Any:
         """Bring the root's tensor to every rank, whatever its type."""

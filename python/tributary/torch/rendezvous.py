@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
+import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
@@ -37,9 +38,9 @@ class Meeting:
     nonce: str
     #: The job's name at the switch.
     job: str
-    #: "HOST:PORT" of each switch, as this rank reaches it.
+    #: "HOST:PORT" of each switch, as this rank reaches it; if none is named, of none before `Rendezvous.find_switch`.
     switches: list[str]
-    #: The switch runs in rank 0's process.
+    #: The switch runs in rank 0's process, if there is one.
     embedded: bool
     #: The address by which the other ranks reach this one.
     address: str
@@ -52,7 +53,7 @@ class Meeting:
 
 
 class Rendezvous:
-    """One group's meeting: rank 0 publishes where the switch is, and starts one if there is none."""
+    """One group's meeting: rank 0 publishes where the switch is, and starts one if there is none and it is needed."""
 
     def __init__(
         self, store: dist.Store, rank: int, size: int, name: str, options: Options, patience: timedelta
@@ -60,8 +61,10 @@ class Rendezvous:
         self._store, self._rank, self._size, self._patience = store, rank, size, patience
         self._switch: EmbeddedSwitch | None = None
         self._network = addresses.own_network()
-        #: The switches of each rank.
+        #: The switches of each rank; none yet if none is named and ranks of one host may need none.
         self._switches: list[list[str]] = []
+        self._listen = options.listen
+        self._finding = threading.Lock()
         invitation = self._invite(name, options) if rank == 0 else self._await_invitation()
         self._nonce = invitation["nonce"]
         steps = self._steps("meet", *MEETING)
@@ -106,20 +109,35 @@ class Rendezvous:
         if self._rank == 0:
             ranks = [json.loads(steps.published(f"rank/{rank}") or "") for rank in range(self._size)]
             named = of_all_ranks([rank["switches"] for rank in ranks])
-            of_ranks = named or [[self._embed(options.listen, ways, is_spread)]] * self._size
             numbers: dict[str, int] = {}
             hosts = [numbers.setdefault(rank["network"], len(numbers)) for rank in ranks]
-            agreed = {"switches": of_ranks, "embedded": not named, "hosts": hosts}
+            own = [self._embed(ways, is_spread)] if len(numbers) > 1 and not named else []
+            of_ranks = named or [own] * self._size
+            agreed = {"switches": of_ranks, "embedded": not named, "hosts": hosts, "listen": options.listen}
             steps.publish("switches", json.dumps(agreed))
         said = json.loads(steps.receive("switches", "rank 0 has not said where the switch is"))
         self._switches = said["switches"]
         switches = self._switches[self._rank]
-        address = addresses.address_towards([addresses.host_of(switches[0]), *ways], is_spread)
+        first = switches[:1] or [listen for listen in [said["listen"]] if listen]
+        address = addresses.address_towards([*map(addresses.host_of, first), *ways], is_spread)
         return Meeting(self._nonce, invitation["job"], switches, said["embedded"], address, said["hosts"])
 
-    def _embed(self, listen: str | None, ways: list[str], is_spread: bool) -> str:
+    def find_switch(self) -> None:
+        """Have a switch before the first job in the network, which all ranks join: rank 0 starts it."""
+        with self._finding:
+            if self.meeting.switches or self._size == 1:
+                return
+            steps = self._steps("switch", "embedded")
+            with steps.in_common():
+                if self._rank == 0:
+                    steps.publish("embedded", self._embed([addresses.store_host(self._store)], is_spread=False))
+                switch = steps.receive("embedded", "rank 0 has not said where the switch is")
+            self._switches = [[switch]] * self._size
+            self.meeting = replace(self.meeting, switches=[switch])
+
+    def _embed(self, ways: list[str], is_spread: bool) -> str:
         """Start a switch, by default at this rank's own address; where the others reach it."""
-        address = listen or addresses.address_towards(ways, is_spread)
+        address = self._listen or addresses.address_towards(ways, is_spread)
         try:
             self._switch = EmbeddedSwitch.acquire(addresses.with_port(address))
         except Exception as error:

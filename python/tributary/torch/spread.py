@@ -16,6 +16,7 @@ import torch
 
 import tributary
 from tributary import _core
+from tributary.torch.ledger import Share
 from tributary.torch.tensors import memory
 
 #: Operations of at least this many bytes in a group are spread.
@@ -38,15 +39,21 @@ class Shares:
     rates: list[float]
     #: What the plan promises.
     expected: float
+    #: The share of the time of a sum for which each switch's link is busy, and last those of the hosts.
+    busy: list[float]
+
+    def of_ways(self, switches: Sequence[str]) -> list[Share]:
+        """The share of each way, by what people call it."""
+        ways = [*(f"at {switch}" for switch in switches), "at the ranks' own hosts"]
+        of_each = zip(ways, self.shares, self.rates, self.busy, strict=True)
+        return [Share(way, share, rate / 1e9, busy) for way, share, rate, busy in of_each]
 
     def sentence(self, switches: Sequence[str]) -> str:
         """The shares as a sentence for people."""
-        ways = [*(f"at {switch}" for switch in switches), "at the ranks' own hosts"]
-        of_each = (
-            f"{share:.0%} {way} (alone {rate / 1e9:.2f} Gbit/s)"
-            for way, share, rate in zip(ways, self.shares, self.rates, strict=True)
-        )
-        return f"{', '.join(of_each)}; expected {self.expected / 1e9:.2f} Gbit/s"
+        ways = self.of_ways(switches)
+        of_each = (f"{way.share:.0%} {way.where} (alone {way.gbps:.2f} Gbit/s)" for way in ways)
+        limits = " and ".join(way.where for way in ways if way.is_limit)
+        return f"{', '.join(of_each)}; expected {self.expected / 1e9:.2f} Gbit/s, limited by the links {limits}"
 
 
 def plan(hosts: Sequence[int], at_switches: Sequence[float], at_hosts: float) -> Shares:
@@ -61,9 +68,13 @@ def plan(hosts: Sequence[int], at_switches: Sequence[float], at_hosts: float) ->
     best = max(rates)
     alone = [float(rate == best) for rate in rates]
     if planned is None or not planned[0] or 1 / planned[1] < _LEAST_GAIN * best:
-        return Shares(alone, rates, best)
-    shares, seconds = planned
-    return Shares([*shares[len(ranks) :], sum(shares[: len(ranks)])], rates, 1 / seconds)
+        shares, expected = alone, best
+    else:
+        shares, expected = [*planned[0][len(ranks) :], sum(planned[0][: len(ranks)])], 1 / planned[1]
+    at_a_host = shares[-1] / len(ranks)
+    carried = own * (1 - at_a_host) + (size - own) * at_a_host
+    busy = [share * expected / rate for share, rate in zip(shares, at_switches, strict=False)]
+    return Shares(shares, rates, expected, [*busy, carried * expected / link])
 
 
 def measure(groups: Sequence[tributary.Group], timeout: float) -> list[float]:

@@ -87,10 +87,11 @@ class SwitchNetwork(Network):
     def spread(self, hosts: Sequence[int], timeout: float) -> str:
         """Measure how fast switches and ranks' hosts sum, and share large sums out; the shares as a sentence."""
         *at_switches, own = measure(self._summing, timeout)
-        spread = plan(hosts, at_switches, own)
+        spread, switches = plan(hosts, at_switches, own), [group.info.switch for group in self._at_switches]
         self._shares = spread.shares
         self.is_spread = self.has_hosts and self._shares[-1] > 0
-        return spread.sentence([group.info.switch for group in self._at_switches])
+        self.shares = spread.of_ways(switches)
+        return spread.sentence(switches)
 
     def replace_switches(self, at_switches: SwitchNetwork) -> None:
         """Make the switches' shares of large sums in other jobs there."""

@@ -12,9 +12,10 @@ use crate::flags::{parse_switch, resolve};
 use crate::output;
 
 const ABOUT_TOKENS: &str = "\
-Needs the token of an [[operator]] of the switch's file (tributary switch --tokens FILE) in TRIBUTARY_TOKEN.
-The switch's log says who has done it. In a fabric, name the controller; in levels, the switch that the
-act is about: the root for jobs, each switch for its own members, clients and cordon.";
+Needs the token of an [[operator]] of the switch's file (tributary switch --tokens FILE) in
+TRIBUTARY_TOKEN. The switch's log says who has done it. In a fabric, name the controller; in
+levels, the switch that the act is about: the root for jobs, each switch for its own members,
+clients and cordon.";
 
 /// The time between two questions of a drain.
 const ASK_EVERY: Duration = Duration::from_millis(500);

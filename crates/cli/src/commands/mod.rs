@@ -8,6 +8,7 @@ mod fabric;
 mod lab;
 mod manual;
 mod operator;
+mod plan;
 mod ps;
 mod reproduce;
 mod sim;
@@ -29,11 +30,12 @@ Examples:
   See it work on its own:              tributary lab demo
   Many switches on this machine:       tributary lab fabric examples/fabric.toml --allreduce 1000000
   A thousand hosts, simulated:         tributary sim run experiments/workload-w.toml
+  Would it help my training:           tributary plan --hosts 8 --model resnet-50 --compute '120 ms'
   Who uses the switch, what is stuck:  tributary status --switch 10.0.0.1
   Which ranks are slow, live:          tributary top --switch 10.0.0.1
   What is wrong with this machine:     tributary doctor --switch 10.0.0.1
   Act on a switch, with a token:       tributary drain --switch 10.0.0.1
-                                       (also cordon, uncordon, job end, member evict, client ban, client unban)
+    and: cordon, uncordon, job end, member evict, client ban, client unban
 
 Quantities have units: --timeout 30s, --memory 256MiB, --rate '1 Gbit/s', --loss 0.1%.
 Errors are one sentence on stderr. Exit codes: 0 done, 1 failed, 2 called wrongly.
@@ -43,7 +45,7 @@ TRIBUTARY_LOG_FORMAT=json as objects.";
 
 /// Sums tensors inside the network instead of at the hosts.
 #[derive(clap::Parser)]
-#[command(name = "tributary", version, after_help = EXAMPLES, arg_required_else_help = true)]
+#[command(name = "tributary", version = tributary_sim::Program::BUILD, after_help = EXAMPLES, arg_required_else_help = true)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -67,6 +69,8 @@ pub enum Command {
     Doctor(doctor::Args),
     /// Repeat published experiments, and see both results side by side
     Reproduce(reproduce::Args),
+    /// Ask what a training step would take on a network that you do not have, under each protocol
+    Plan(plan::Args),
     /// Run protocols on simulated networks of any size
     Sim(sim::Args),
     /// Experiment with real packets: the demo, fabrics on this machine, benchmarks, shaped links, other collectives
@@ -113,6 +117,7 @@ impl Command {
             Command::Cordon(args) | Command::Uncordon(args) | Command::Drain(args) => args.json(),
             Command::Operator(_) | Command::Completions(_) | Command::Man(_) => false,
             Command::Reproduce(args) => args.json,
+            Command::Plan(args) => args.json,
             Command::Sim(args) => args.json(),
             Command::Lab(args) => args.json(),
         }
@@ -138,6 +143,7 @@ impl Command {
             Command::Top(args) => top::run(args),
             Command::Doctor(args) => doctor::run(args),
             Command::Reproduce(args) => reproduce::run(args, program),
+            Command::Plan(args) => plan::run(args, program),
             Command::Sim(args) => sim::run(args, program),
             Command::Lab(args) => lab::run(args, program),
             Command::Job(args) => act::job(args),
@@ -148,6 +154,26 @@ impl Command {
             Command::Drain(args) => act::drain(&args),
             Command::Completions(args) => manual::completions(&args),
             Command::Man(args) => manual::man(&args),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    /// Where the width is not known, longer lines are broken once more, in the middle of a sentence.
+    #[test]
+    fn the_lines_below_the_flags_fit_into_100_columns() {
+        let mut open = vec![Cli::command()];
+        while let Some(command) = open.pop() {
+            let below = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for line in below.lines() {
+                assert!(line.chars().count() <= 100, "tributary {}: {line}", command.get_name());
+            }
+            open.extend(command.get_subcommands().cloned());
         }
     }
 }

@@ -26,15 +26,17 @@ fn help() -> String {
 Examples:
   tributary operator new loudest.expr --element v:f32,i:i32     a file to begin with
   tributary operator check loudest.expr                         what the self-test says of it
-  tributary operator build loudest.expr -o loudest.wasm         the module, for whoever is to have it
+  tributary operator build loudest.expr -o loudest.wasm         the module, to hand on
   tributary operator show                                       the operators that come along
-  tributary operator bench maxloc                               what a packet costs, beside our own kernel
-  tributary operator cycles loudest.expr -o cycles.csv          what an element costs on a small core of a switch
-  tributary allreduce --protocol {protocol} --op loudest.expr --job hello --rank 0 --world-size 1 --elements 1000
+  tributary operator bench maxloc                               what a packet costs, beside ours
+  tributary operator cycles loudest.expr -o cycles.csv          what an element costs on a core
+  tributary allreduce --protocol {protocol} --op loudest.expr --job hello \\
+    --rank 0 --world-size 1 --elements 1000
 
-A FILE ends with .expr (as in Python), .wat, .c (where clang and wasm-ld are) or .wasm, or is the name of an
-operator that comes along. What its elements are it says in a comment, or --element does: f32, or
-v:f32,i:i32 (fields one after the other), or opaque:BYTES. docs/operators.md goes through all of it in ten minutes."
+A FILE ends with .expr (as in Python), .wat, .c (where clang and wasm-ld are) or .wasm, or is the
+name of an operator that comes along. What its elements are it says in a comment, or --element
+does: f32, or v:f32,i:i32 (fields one after the other), or opaque:BYTES. docs/operators.md goes
+through all of it in ten minutes."
     )
 }
 

@@ -19,8 +19,8 @@ Examples:
     tributary switch --servers 10.0.0.7,10.0.0.8                          (10.0.0.1)
     tributary ps --switch 10.0.0.1                                        (10.0.0.7)
     tributary ps --switch 10.0.0.1                                        (10.0.0.8)
-    tributary allreduce --switch 10.0.0.1 --protocol ps --job a --rank 0 --world-size 2 --elements 1000000
-    tributary allreduce --switch 10.0.0.1 --protocol ps --job a --rank 1 --world-size 2 --elements 1000000
+  tributary allreduce --switch 10.0.0.1 --protocol ps --job a --rank 0 --world-size 2 --elements 900
+  tributary allreduce --switch 10.0.0.1 --protocol ps --job a --rank 1 --world-size 2 --elements 900
   Where the firewall lets one port through:
     tributary ps --switch 10.0.0.1 --listen 10.0.0.7:4242
 
@@ -29,20 +29,20 @@ Examples:
     tributary ps --switch 10.0.0.1                                        (10.0.0.7)
 
 A job with --protocol ps gets all the servers that are on offer when its last rank has come: each
-sums an equal share of its blocks, and a server serves many jobs at once. Packets go from worker to
-server and back; the switch forms the jobs and forwards. If no server is on offer, each worker's
-process is a server too (colocated): nothing to start, and half of each link for the worker's own
-data. A packet and a sum are what they are at a switch, so that the two differ in who sums alone.
-Where the jobs of a protocol share a switch's memory (tributary switch --aggregators), the switch
-sums, and servers what it has no room for; all packets pass the switch. With --aggregators 0 servers
-sum everything.
+sums an equal share of its blocks, and a server serves many jobs at once. Packets go from worker
+to server and back; the switch forms the jobs and forwards. If no server is on offer, each
+worker's process is a server too (colocated): nothing to start, and half of each link for the
+worker's own data. A packet and a sum are what they are at a switch, so that the two differ in who
+sums alone. Where the jobs of a protocol share a switch's memory (tributary switch --aggregators),
+the switch sums, and servers what it has no room for; all packets pass the switch. With
+--aggregators 0 servers sum everything.
 
-Whoever serves a job reads its tensors, so a switch takes servers from its own machine and from where
-its operator says (--servers), or, with --tokens, for their own tenant's jobs alone.
+Whoever serves a job reads its tensors, so a switch takes servers from its own machine and from
+where its operator says (--servers), or, with --tokens, for their own tenant's jobs alone.
 
-`tributary status` lists the servers and the jobs that they serve. If a server ends or dies, every rank
-reports its address within two seconds; servers that come later serve later jobs.
-Ends on SIGTERM or Ctrl-C with exit code 0.";
+`tributary status` lists the servers and the jobs that they serve. If a server ends or dies, every
+rank reports its address within two seconds; servers that come later serve later jobs. Ends on
+SIGTERM or Ctrl-C with exit code 0.";
 
 /// The flags of `tributary ps`.
 #[derive(clap::Args)]

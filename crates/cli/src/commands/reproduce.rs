@@ -1,9 +1,10 @@
 //! `tributary reproduce`: the published results beside ours, as a table, as data, and as pictures.
 
+mod folder;
+
 use std::fmt::Write as _;
-use std::fs;
 use std::io::IsTerminal as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
@@ -13,7 +14,8 @@ use crate::cluster::Interrupt;
 use crate::failure::Failure;
 use crate::output::{self, Table};
 use crate::program::Program;
-use crate::python::draw;
+
+use self::folder::Folder;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -21,21 +23,24 @@ Examples:
   tributary reproduce switchml-fig6
   tributary reproduce switchml-fig6 --seeds 10 --out figures
   tributary reproduce all --quick
-  tributary reproduce canary-fig7a --set 'network.lossless.xoff=128 KiB' --set 'network.queue=256 KiB'
+  tributary reproduce canary-fig7a --set 'network.queue=256 KiB' --set 'lines.2.slots=64'
   tributary reproduce all --vary --seeds 1
 
-A number is the median over seeds, with the least and the greatest beside it. A row agrees if that whole
-range keeps the rule, and agrees in part if only the median and some of the range do. Limits that the paper
-does not print are said to be ours. Rows that follow by construction (from a formula of the paper, or from how
-inputs were chosen), rows for which a parameter was fitted, and rows of our own questions say so, and are
-counted apart; a row that differs counts as measured, whatever it follows from.
+A number is the median over seeds, with the least and the greatest beside it. A row agrees if that
+whole range keeps the rule, and agrees in part if only the median and some of the range do. Limits
+that the paper does not print are said to be ours. Rows that follow by construction (from a
+formula of the paper, or from how inputs were chosen), rows for which a parameter was fitted, and
+rows of our own questions say so, and are counted apart; a row that differs counts as measured,
+whatever it follows from.
 
-With --out, what is finished is kept in DIR/points, so that the same command goes on where it was stopped;
-what another build of this program found there is made again. Each experiment has three files: ID.json, ID.csv with
-the points of its figures, and ID-rows.csv with its table.
+With --out, what is finished is kept in DIR/points, so that the same command goes on where it was
+stopped; what another build of this program found there is made again. Each experiment has three
+files: ID.json, ID.csv with the points of its figures, and ID-rows.csv with its table. All tables
+and pictures of the run are in DIR/index.html.
 
---set changes a parameter of the experiment files (crates/papers/src/*/experiments: keys below [parameters], list
-elements by number), to see what it moves. Every verdict then says that it is not the file's.
+--set changes a parameter of the experiment files (crates/papers/src/*/experiments: keys below
+[parameters], list elements by number), to see what it moves. Every verdict then says that it is
+not the file's.
 
 Exit code 0 means that everything was run, not that everything agrees: a row that differs stays in
 the table, with the cause as far as the run could measure it.";
@@ -94,13 +99,11 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
             runs += entry.runs_of_others(args.quick, args.seeds)?;
         }
     }
-    if let Some(out) = &args.out {
-        fs::create_dir_all(out).map_err(|error| Failure::new(format!("{} cannot be made: {error}", out.display())))?;
-    }
+    let mut folder = args.out.as_deref().map(Folder::new).transpose()?;
     let interrupt = Interrupt::on_signals()?;
-    let memory = match &args.out {
-        Some(out) => Memory::in_folder(&out.join("points"))
-            .map_err(|error| Failure::new(format!("{} cannot be made: {error}", out.join("points").display())))?,
+    let memory = match &folder {
+        Some(folder) => Memory::in_folder(&folder.points())
+            .map_err(|error| Failure::new(format!("{} cannot be made: {error}", folder.points().display())))?,
         None => Memory::default(),
     };
     let progress = progress(runs);
@@ -120,13 +123,17 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
             entry.vary(&mut outcome, args.seeds, &watch, &memory)?;
         }
         tally.add(&outcome.rows);
-        progress.suspend(|| show(&outcome, index > 0, &args, program))?;
+        progress.suspend(|| show(&outcome, index > 0, args.json, folder.as_mut(), program))?;
     }
     progress.finish_and_clear();
-    if entries.len() > 1 && !args.json {
+    let page = folder.map(|folder| folder.finish(&tally)).transpose()?;
+    if args.json {
+        return Ok(());
+    }
+    if entries.len() > 1 {
         output::line(&format!("\n{tally}"))?;
     }
-    Ok(())
+    page.map_or(Ok(()), |page| Ok(output::line(&format!("{} shows all of them", page.display()))?))
 }
 
 /// The failure of a stopped run, which says what is kept.
@@ -144,20 +151,22 @@ fn stopped(error: ReproduceError, args: &Args) -> Failure {
 }
 
 /// Prints an outcome, and writes it if files were asked for.
-fn show(outcome: &Outcome, is_later: bool, args: &Args, program: &Program) -> Result<(), Failure> {
-    if args.json {
+fn show(
+    outcome: &Outcome,
+    is_later: bool,
+    as_json: bool,
+    folder: Option<&mut Folder>,
+    program: &Program,
+) -> Result<(), Failure> {
+    if as_json {
         output::json(outcome)?;
     } else {
         let gap = if is_later { "\n" } else { "" };
         output::line(&format!("{gap}{}", render(outcome)))?;
     }
-    if let Some(out) = &args.out {
-        let said = write(outcome, out, program)?;
-        if !args.json {
-            output::line(&said)?;
-        }
-    }
-    Ok(())
+    let Some(folder) = folder else { return Ok(()) };
+    let said = folder.write(outcome, program)?;
+    if as_json { Ok(()) } else { Ok(output::line(&said)?) }
 }
 
 /// The experiments with these ids.
@@ -262,77 +271,5 @@ fn where_it_holds(row: &Row) -> String {
         (false, true) => format!("the same with {same}"),
         (true, false) => format!("not with {other}"),
         _ => format!("the same with {same}; not with {other}"),
-    }
-}
-
-/// Writes data and pictures; returns a sentence that lists them.
-fn write(outcome: &Outcome, folder: &Path, program: &Program) -> Result<String, Failure> {
-    // Outcomes of a file and of a changed file must not replace each other.
-    let name = if outcome.changes.is_empty() { outcome.id.clone() } else { format!("{}-changed", outcome.id) };
-    let named = |ending: &str| folder.join(format!("{name}.{ending}"));
-    let put = |path: &Path, text: String| {
-        fs::write(path, text).map_err(|error| Failure::new(format!("{} cannot be written: {error}", path.display())))
-    };
-    let data = named("json");
-    put(&data, serde_json::to_string_pretty(outcome)? + "\n")?;
-    put(&named("csv"), points_csv(outcome))?;
-    put(&folder.join(format!("{name}-rows.csv")), rows_csv(outcome))?;
-    if outcome.figures.is_empty() {
-        return Ok(format!("wrote {}", data.display()));
-    }
-    match draw(&data, program) {
-        Ok(()) => Ok(format!("wrote {} and the picture beside it", data.display())),
-        Err(reason) => Ok(format!("wrote {}; no picture: {reason}", data.display())),
-    }
-}
-
-/// The table, one row a line.
-fn rows_csv(outcome: &Outcome) -> String {
-    let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
-    let mut text = "experiment,key,what,published,low,median,high,ratio,rule,verdict,why_not\n".to_string();
-    for row in &outcome.rows {
-        let [what, _, _, _, rule, verdict, fault] = &row.cells;
-        let (value, ours, ratio) =
-            (row.published.value, row.ours, row.ratio.map_or(String::new(), |ratio| ratio.to_string()));
-        let numbers = format!("{value},{},{},{},{ratio}", ours.low, ours.median, ours.high);
-        let names = format!("{},{},{}", quoted(&outcome.id), quoted(&row.published.key), quoted(what));
-        let _ = writeln!(text, "{names},{numbers},{},{},{}", quoted(rule), quoted(verdict), quoted(fault));
-    }
-    text
-}
-
-/// The figures' points, one a line.
-fn points_csv(outcome: &Outcome) -> String {
-    let mut text = "figure,series,x,y\n".to_string();
-    for figure in &outcome.figures {
-        for series in &figure.series {
-            for [x, y] in &series.points {
-                let _ = writeln!(text, "\"{}\",\"{}\",{x},{y}", figure.title, series.name);
-            }
-        }
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::AtomicBool;
-
-    use super::*;
-
-    #[test]
-    fn the_tables_csv_has_a_line_for_each_row_whatever_is_in_a_cell() {
-        let stop = AtomicBool::new(false);
-        let formulas = |entry: &Entry| entry.published.iter().all(|published| published.construction.is_some());
-        let entry = catalogue().into_iter().find(formulas).unwrap();
-        let mut outcome = entry.run(true, 1, &Watch::silent(&stop), &Memory::default()).unwrap();
-        outcome.rows[0].cells[0] = "a \"word\", and a comma".into();
-        let text = rows_csv(&outcome);
-        let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines.len(), 1 + outcome.rows.len());
-        let row = &outcome.rows[0];
-        let names = format!("\"{}\",\"{}\",\"a \"\"word\"\", and a comma\"", outcome.id, row.published.key);
-        let numbers = format!("{},{},{}", row.published.value, row.ours.low, row.ours.median);
-        assert!(lines[1].starts_with(&format!("{names},{numbers},")), "{}", lines[1]);
     }
 }

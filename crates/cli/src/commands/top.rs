@@ -19,14 +19,14 @@ Examples:
   tributary top --switch 10.0.0.1 --once        one screen
   tributary top --switch 10.0.0.1 --json | jq '.jobs[] | select(.still_s > 5) | {name, waiting_for}'
 
-COLLECTIVE is the one that ranks are in, by its number in the job, or how many are done; a line below
-says who has not begun one that others are in. STILL FOR is how long no sum was completed while some
-rank is waited for; WAITS FOR are those ranks. SLOW are the ranks that the others waited for in the
-last minute, and in how many of all samples. The last jobs that ended stand below: status --ended has
-all of the last hour. The switch takes one sample a second, and keeps them: --json has goodput and
-packets of no use sample by sample, and http://SWITCH shows the same as a page. Ranks of one speed are
-waited for about equally often, a straggler nearly always. Where stdout is not a terminal, screens
-follow one another. Ctrl-C ends it.";
+COLLECTIVE is the one that ranks are in, by its number in the job, or how many are done; a line
+below says who has not begun one that others are in. STILL FOR is how long no sum was completed
+while some rank is waited for; WAITS FOR are those ranks. SLOW are the ranks that the others
+waited for in the last minute, and in how many of all samples. The last jobs that ended stand
+below: status --ended has all of the last hour. The switch takes one sample a second, and keeps
+them: --json has goodput and packets of no use sample by sample, and http://SWITCH shows the same
+as a page. Ranks of one speed are waited for about equally often, a straggler nearly always. Where
+stdout is not a terminal, screens follow one another. Ctrl-C ends it.";
 
 /// The most ranks that the table names as slow.
 const SLOWEST: usize = 3;

@@ -2,13 +2,6 @@
 //! another version may encode the rest differently. Requests without the header are accepted, because people write such
 //! requests by hand. `docs/compatibility.md` says what may change when.
 
-use axum::extract::Request;
-use axum::http::{HeaderName, HeaderValue};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
-
-use crate::api::error::ApiError;
-
 /// The version of the control API. Unknown fields are errors, so it rises whenever a path, a field or a meaning
 /// changes.
 pub const API_VERSION: u16 = 3;
@@ -35,22 +28,6 @@ pub fn refuse_answer(header: Option<&str>, switch: &str) -> Option<String> {
             Some(format!("what {switch} names as its version of the control API is not a number: is it a switch?"))
         }
     }
-}
-
-/// Refuses all requests of another version, and names our version in each answer.
-pub async fn check(request: Request, next: Next) -> Response {
-    let mut response = match request.headers().get(HEADER).map(read) {
-        Some(Err(error)) => error.into_response(),
-        Some(Ok(theirs)) if theirs != API_VERSION => ApiError::api_version(theirs).into_response(),
-        _ => next.run(request).await,
-    };
-    response.headers_mut().insert(HeaderName::from_static(HEADER), HeaderValue::from(API_VERSION));
-    response
-}
-
-fn read(header: &HeaderValue) -> Result<u16, ApiError> {
-    let number = header.to_str().ok().and_then(|text| text.parse().ok());
-    number.ok_or_else(|| ApiError::bad_request(format!("{HEADER} is not the number of a version")))
 }
 
 #[cfg(test)]

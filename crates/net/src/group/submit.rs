@@ -13,7 +13,7 @@ use tributary_proto::tensors::{SparseElements, SparseResult};
 use super::completion::Completion;
 use super::driver::Driver;
 use super::{Group, GroupError, MAX_ELEMENTS};
-use crate::memory;
+use crate::memory::{self, Memory};
 
 /// Bytes of the words that a broadcast moves.
 const WORD: usize = 4;
@@ -35,6 +35,9 @@ pub struct Submission {
     pub input: *const u8,
     /// What the operation writes.
     pub output: *mut u8,
+    /// Where an allreduce whose result is wanted as a whole writes what codes lose of this rank's elements; nowhere if it
+    /// is null.
+    pub loss: *mut u8,
     /// The number of elements, as the operation counts them.
     pub elements: usize,
     /// The type of the elements.
@@ -90,7 +93,8 @@ impl Group {
     /// # Safety
     /// Until the returned [`Pending`] is done: `input` must be readable for `elements` and `output` writable for
     /// `kept.len()` elements of the type, both aligned; no other code may write the input or touch the output; the output
-    /// must be the part `kept` of the input or not overlap it. Without elements any address will do.
+    /// must be the part `kept` of the input or not overlap it. Without elements any address will do. The memory of the
+    /// loss, unless it is null, must be as the output's for `elements`, and overlap neither.
     pub unsafe fn submit_allreduce(&self, submission: Submission, kept: Range<usize>) -> Result<Pending, GroupError> {
         self.pending(self.start(&submission, Primitive::Allreduce, kept))
     }
@@ -207,7 +211,7 @@ impl Group {
         primitive: Primitive,
         kept: Range<usize>,
     ) -> Result<Vec<Arc<Completion>>, GroupError> {
-        let &Submission { input, output, elements, dtype, op, .. } = submission;
+        let &Submission { input, output, loss, elements, dtype, op, .. } = submission;
         if kept.start > kept.end || kept.end > elements {
             return Err(GroupError::KeptRange { kept, elements });
         }
@@ -221,13 +225,14 @@ impl Group {
             let (first, last) = (kept.start.clamp(start, end), kept.end.clamp(start, end));
             let input = input.wrapping_add(start * dtype.size());
             let output = output.wrapping_add(first.saturating_sub(kept.start) * dtype.size());
-            let kept = first - start..last - start;
+            let loss = if loss.is_null() { loss } else { loss.wrapping_add(start * dtype.size()) };
+            let (memory, kept) = (Memory { input, output, loss }, first - start..last - start);
             // SAFETY: the callers promise the memory until the collective is done, and the engine drops the tensor before
             // it says so.
             let tensor = unsafe {
                 match self.info.protocol.hosts_forward_results {
-                    true => memory::tensor_with_bounce_buffer(input, output, spec, kept),
-                    false => memory::tensor(input, output, spec, kept),
+                    true => memory::tensor_with_bounce_buffer(memory, spec, kept),
+                    false => memory::tensor(memory, spec, kept),
                 }
             };
             self.submit(tensor, submission)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderName, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -44,8 +44,24 @@ pub fn router(api: Api, role: Role) -> Router {
     };
     let router = readable().merge(posts).with_state(api.clone());
     let router = router.fallback(nothing_there).method_not_allowed_fallback(wrong_method);
-    let router = router.layer(middleware::from_fn(authorize)).layer(middleware::from_fn(version::check));
+    let router = router.layer(middleware::from_fn(authorize)).layer(middleware::from_fn(check_version));
     router.layer(middleware::from_fn_with_state(api.plane, note_errors))
+}
+
+/// Refuses all requests of another version, and names our version in each answer.
+async fn check_version(request: Request, next: Next) -> Response {
+    let mut response = match request.headers().get(version::HEADER).map(version_of) {
+        Some(Err(error)) => error.into_response(),
+        Some(Ok(theirs)) if theirs != version::API_VERSION => ApiError::api_version(theirs).into_response(),
+        _ => next.run(request).await,
+    };
+    response.headers_mut().insert(HeaderName::from_static(version::HEADER), HeaderValue::from(version::API_VERSION));
+    response
+}
+
+fn version_of(header: &HeaderValue) -> Result<u16, ApiError> {
+    let number = header.to_str().ok().and_then(|text| text.parse().ok());
+    number.ok_or_else(|| ApiError::bad_request(format!("{} is not the number of a version", version::HEADER)))
 }
 
 fn readable() -> Router<Api> {

@@ -7,7 +7,8 @@ use std::ops::Range;
 
 use tributary_proto::contract::packet::Ecn;
 
-use super::port::{Destination, MAX_RUN, MAX_RUN_BYTES, UdpPort};
+use super::Destination;
+use super::port::{MAX_RUN, MAX_RUN_BYTES, UdpPort};
 
 /// Packets for one receiver, anywhere in one memory, all of one length except the last, which may be shorter.
 pub struct Run {

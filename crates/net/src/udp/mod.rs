@@ -11,17 +11,62 @@ mod sys;
 
 use std::net::{IpAddr, SocketAddr};
 
+use socket2::SockAddr;
 use tributary_proto::contract::packet::Ecn;
 
 pub use batches::{Batches, Run};
 pub use fragments::Reassembly;
 pub use inbox::{Inbox, Message, Segments};
-pub use port::{Destination, MAX_RUN, MAX_RUN_BYTES, UdpPort};
+pub use port::{MAX_RUN, MAX_RUN_BYTES, UdpPort};
 
 /// What identifies a remote socket. An IPv4 address counts as IPv4 even if it is written as IPv6, and flow labels do
 /// not count.
 pub fn key_of(address: SocketAddr) -> (IpAddr, u16) {
     (address.ip().to_canonical(), address.port())
+}
+
+/// A remote address in the form that one socket needs for sending to it.
+#[derive(Clone, Debug)]
+pub struct Destination {
+    address: SockAddr,
+    v4: bool,
+    /// The source address of our packets, if the socket has several addresses.
+    from: Option<IpAddr>,
+    /// Bytes of the longest packet that the path holds, if it is known to be narrow.
+    limit: Option<usize>,
+}
+
+impl Destination {
+    /// The address, as people write it.
+    pub fn remote(&self) -> Option<SocketAddr> {
+        let address = self.address.as_socket()?;
+        Some(SocketAddr::new(address.ip().to_canonical(), address.port()))
+    }
+
+    /// Sets the longest packet that the path to the remote is known to hold. Longer packets leave in fragments.
+    pub fn set_limit(&mut self, limit: Option<usize>) {
+        let before = std::mem::replace(&mut self.limit, limit);
+        match (before, limit, self.remote()) {
+            (before, Some(bytes), Some(peer)) if before.is_none_or(|before| bytes < before) => {
+                tracing::warn!(%peer, bytes, "path shrunk: longer packets to this peer travel in fragments");
+            }
+            (Some(before), _, Some(peer)) if limit.is_none_or(|limit| limit > before) => {
+                tracing::info!(%peer, bytes = limit, "path widened: longer packets reach this peer again");
+            }
+            _ => {}
+        }
+    }
+
+    /// The longest packet that the path to the remote holds, if it is known to be narrow.
+    pub fn limit(&self) -> Option<usize> {
+        self.limit
+    }
+
+    /// Copies the limit of another destination on the same path.
+    pub fn with_limit_of(mut self, known: Option<&Destination>) -> Destination {
+        self.limit = known.and_then(Destination::limit);
+        self
+    }
 }
 
 /// The two low bits of the TOS or traffic class byte (RFC 3168).

@@ -5,11 +5,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{Domain, Protocol, Socket, Type};
 use tributary_proto::contract::packet::Ecn;
 
 use super::inbox::Inbox;
-use super::{SocketCounters, key_of, sys};
+use super::{Destination, SocketCounters, key_of, sys};
 use crate::os;
 
 /// The most packets in one run. At 1,472 bytes each, 44 packets fill a UDP message.
@@ -19,50 +19,6 @@ pub const MAX_RUN_BYTES: usize = 65_000;
 
 /// How long a send waits for space in the socket's buffer before the packets count as lost.
 const SEND_PATIENCE: Duration = Duration::from_millis(5);
-
-/// A remote address in the form that one socket needs for sending to it.
-#[derive(Clone, Debug)]
-pub struct Destination {
-    pub(super) address: SockAddr,
-    pub(super) v4: bool,
-    /// The source address of our packets, if the socket has several addresses.
-    pub(super) from: Option<IpAddr>,
-    /// Bytes of the longest packet that the path holds, if it is known to be narrow.
-    limit: Option<usize>,
-}
-
-impl Destination {
-    /// The address, as people write it.
-    pub fn remote(&self) -> Option<SocketAddr> {
-        let address = self.address.as_socket()?;
-        Some(SocketAddr::new(address.ip().to_canonical(), address.port()))
-    }
-
-    /// Sets the longest packet that the path to the remote is known to hold. Longer packets leave in fragments.
-    pub fn set_limit(&mut self, limit: Option<usize>) {
-        let before = std::mem::replace(&mut self.limit, limit);
-        match (before, limit, self.remote()) {
-            (before, Some(bytes), Some(peer)) if before.is_none_or(|before| bytes < before) => {
-                tracing::warn!(%peer, bytes, "path shrunk: longer packets to this peer travel in fragments");
-            }
-            (Some(before), _, Some(peer)) if limit.is_none_or(|limit| limit > before) => {
-                tracing::info!(%peer, bytes = limit, "path widened: longer packets reach this peer again");
-            }
-            _ => {}
-        }
-    }
-
-    /// The longest packet that the path to the remote holds, if it is known to be narrow.
-    pub fn limit(&self) -> Option<usize> {
-        self.limit
-    }
-
-    /// Copies the limit of another destination on the same path.
-    pub fn with_limit_of(mut self, known: Option<&Destination>) -> Destination {
-        self.limit = known.and_then(Destination::limit);
-        self
-    }
-}
 
 /// A bound UDP socket. Receiving never waits, and sending waits only for a short time.
 pub struct UdpPort {

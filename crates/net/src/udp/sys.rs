@@ -10,8 +10,7 @@ use std::os::fd::RawFd;
 use std::ptr;
 
 use super::inbox::{BATCH, Inbox, MESSAGE_LEN, Message};
-use super::port::Destination;
-use super::{ecn_from_tos, tos_from_ecn};
+use super::{Destination, ecn_from_tos, tos_from_ecn};
 use tributary_proto::contract::packet::Ecn;
 
 /// Space for the control messages of one datagram: segment size, TOS or traffic class, own address or overflow counter.

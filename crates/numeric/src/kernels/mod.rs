@@ -19,6 +19,7 @@ use crate::combine::{Combine, Fixed16};
 use crate::dtype::{DType, ReduceOp};
 use crate::scale::Scale;
 pub use crate::scale::Unscale;
+use crate::thc::ThcKernels;
 
 /// The kernels of one element type. Callers check that lengths agree.
 #[derive(Clone, Copy)]
@@ -53,6 +54,8 @@ pub struct FixedKernels<T: 'static> {
     pub decode_counted: fn(&[u8], Scale, ReduceOp, &mut [T]),
     /// `vector <- codes of input * factor`, of 8 bits.
     pub encode_codes: fn(&[T], f64, &mut [u8]),
+    /// `loss <- input - its codes / factor`.
+    pub loss_of_codes: fn(&[T], f64, &mut [T]),
     /// `output <- vector * unit / divisor`, for sums of codes in 8 bits.
     pub decode_codes_8: fn(&[u8], Unscale, &mut [T]),
     /// The same for sums in 16 bits, big-endian.
@@ -135,6 +138,8 @@ pub struct Kernels {
     pub codes_8: Combine,
     /// Accumulators of codes whose sums hosts get in 16 bits.
     pub codes_16: Combine,
+    /// Rotated codes of 4 bits.
+    pub thc: ThcKernels,
     /// Accumulators of binary16 in fixed point.
     pub fixed_f16: Fixed16,
     /// Accumulators of bfloat16 in fixed point.

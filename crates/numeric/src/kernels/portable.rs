@@ -81,6 +81,14 @@ pub(super) fn encode_codes<T: FixedPoint>(input: &[T], factor: f64, vector: &mut
     }
 }
 
+/// What codes lack of their elements.
+#[inline(always)]
+pub(super) fn loss_of_codes<T: FixedPoint>(input: &[T], factor: f64, loss: &mut [T]) {
+    for (x, loss) in input.iter().zip(loss) {
+        *loss = T::from_f64(Code::of(x.to_f64(), factor).loss(x.to_f64(), factor));
+    }
+}
+
 /// As in [`decode`], the quotient of 16 bits by 15 is a tie of a narrower type or far from any.
 #[inline(always)]
 pub(super) fn decode_codes<T: FixedPoint, C: Number<Lane = CodeSum>>(

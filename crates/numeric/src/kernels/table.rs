@@ -12,6 +12,7 @@ use crate::non_finite;
 use crate::number::{Bits, Number};
 use crate::operator::{And, Max, Min, Operator, Or, Prod, Sum, Xor};
 use crate::scale::Scale;
+use crate::thc::{self, Shared, ThcKernels};
 
 /// A plain function that runs one portable loop with the instructions `$set`.
 macro_rules! compile {
@@ -84,6 +85,12 @@ pub(super) const fn table<I: InstructionSet>(name: &'static str) -> Kernels {
         fixed: combine::<I, i32, Sum>("fixed point"),
         codes_8: average::<I, Code>("codes, summed in 8 bits"),
         codes_16: wide_codes::<I>(),
+        thc: ThcKernels {
+            encode: compile!(I: thc::encode; input: &[f32], shared: Shared, rounding: u64, vector: &mut [u8]),
+            loss: compile!(I: thc::loss; input: &[f32], shared: Shared, rounding: u64, loss: &mut [f32]),
+            add: compile!(I: thc::add; lanes: &mut [u16], codes: &[u8]),
+            decode: compile!(I: thc::decode; lanes: &[u16], shared: Shared, op: ReduceOp, output: &mut [f32]),
+        },
         fixed_f16: fixed_16::<I, f16>(),
         fixed_bf16: fixed_16::<I, bf16>(),
     }
@@ -103,6 +110,7 @@ const fn fixed<I: InstructionSet, T: FixedPoint>(max_abs: fn(&[T]) -> u32) -> Fi
         encode_counted: non_finite::encode,
         decode_counted: non_finite::decode,
         encode_codes: compile!(I: portable::encode_codes; input: &[T], factor: f64, vector: &mut [u8]),
+        loss_of_codes: compile!(I: portable::loss_of_codes; input: &[T], factor: f64, loss: &mut [T]),
         decode_codes_8: compile!(I: portable::decode_codes::<T, Code>; vector: &[u8], unscale: super::Unscale, output: &mut [T]),
         decode_codes_16: compile!(I: portable::decode_codes::<T, CodeSum>; vector: &[u8], unscale: super::Unscale, output: &mut [T]),
     }

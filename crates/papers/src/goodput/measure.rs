@@ -119,6 +119,7 @@ impl Goodput {
             end: self.end,
             network,
             jobs: vec![section; usize::from(run.point.jobs)],
+            steps: Vec::new(),
             trainings: Vec::new(),
             traffic: if run.congested { vec![self.background()] } else { Vec::new() },
             faults: Vec::new(),

@@ -204,6 +204,7 @@ impl RackJob {
             protocol: self.protocol,
             members: (0..self.workers).map(NodeId).collect(),
             spec: Spec::allreduce(self.elements, self.of.dtype, ReduceOp::Sum),
+            operations: Default::default(),
             iterations: 1,
             start: Time::ZERO,
             compute: Span::ZERO,

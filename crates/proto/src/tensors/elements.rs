@@ -37,6 +37,10 @@ pub trait Storage: Send {
     fn output_mut(&mut self, block: Range<usize>) -> &mut [Self::Element];
     /// A block of the input and of the output at once.
     fn operands(&mut self, block: Range<usize>) -> Operands<'_, Self::Element>;
+    /// A block of the input, and apart from it where the caller wants what codes lose of that; `None` if nowhere.
+    fn loss(&mut self, _block: Range<usize>) -> Option<Operands<'_, Self::Element>> {
+        None
+    }
 }
 
 /// A vector for the input and another for the output.
@@ -177,6 +181,10 @@ impl<S: Storage + 'static> Tensor for ElementTensor<S> {
         codec::encode(self.storage.input(block), scale, vector);
     }
     fn decode(&mut self, block: Range<usize>, scale: Scale, vector: &[u8]) {
+        // While the input is there: the output may be the same memory.
+        if let Some(Operands::Separate(input, loss)) = self.storage.loss(block.clone()) {
+            codec::loss(input, scale, loss);
+        }
         codec::decode(vector, scale, self.op, self.storage.output_mut(block));
     }
 

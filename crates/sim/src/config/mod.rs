@@ -8,6 +8,7 @@ mod keys;
 mod names;
 mod network;
 mod shape;
+mod step;
 mod traffic;
 mod training;
 
@@ -26,6 +27,7 @@ pub use keys::{overlay, set_key};
 pub use names::{Hosts, LinkSet, Links, NodeName, Placement, SwitchName, Tier};
 pub use network::{LosslessSection, Network, NoiseSection, Routing};
 pub use shape::{ClosShape, DumbbellShape, GraphLink, GraphShape, LeafSpineShape, LinkOverride, StarShape};
+pub use step::{LayerSection, NodeSection, StepCollective, StepKind, StepSection};
 pub use traffic::{Flows, OneFlow, Pattern, Sizes, TrafficSection, Transport, TransportSection};
 pub use training::{SmallModels, TrainingSection};
 pub use tributary_control::quantity::{Bytes, DataRate, Duration, Share};
@@ -45,6 +47,9 @@ pub struct Config {
     /// Ranks that reduce together.
     #[serde(default, rename = "job", skip_serializing_if = "Vec::is_empty")]
     pub jobs: Vec<JobSection>,
+    /// Training steps, which their ranks repeat.
+    #[serde(default, rename = "step", skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<StepSection>,
     /// Jobs that come and go.
     #[serde(default, rename = "training", skip_serializing_if = "Vec::is_empty")]
     pub trainings: Vec<TrainingSection>,

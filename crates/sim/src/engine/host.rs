@@ -257,7 +257,7 @@ impl HostNode {
         let flow = FlowId::of_transport(outgoing.flow);
         let packet = self.plain_packet(fabric, outgoing.to, flow, fabric.framing.bytes_on_link(outgoing.wire_len));
         let payload = fabric.payloads.store(&header, outgoing.wire_len);
-        Some(Packet { payload, flags: PacketFlags::new(outgoing.ecn, 0), ..packet })
+        Some(Packet { payload, flags: PacketFlags::new(outgoing.ecn, 0), lane: outgoing.lane, ..packet })
     }
 
     #[inline]

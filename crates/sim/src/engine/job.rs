@@ -129,7 +129,7 @@ impl Job {
         let collective = u64::from(self.index.0) << 32 | u64::from(iteration);
         match (&self.plan.custom_op, self.plan.density_ppm) {
             (Some(op), None) if op.data == Data::Real => Box::new(self.real(op.clone(), rank, iteration, collective)),
-            (_, None) => Box::new(self.dense(rank, collective)),
+            (_, None) => Box::new(self.dense(rank, iteration, collective)),
             (_, Some(ppm)) => Box::new(SparseFingerprint::new(self.draw(iteration, collective, ppm), rank.0)),
         }
     }
@@ -142,8 +142,8 @@ impl Job {
         CheckedBytes::new(spec, rank, contributions.by(rank.0), expected)
     }
 
-    fn dense(&self, rank: Rank, collective: u64) -> FingerprintTensor {
-        let tensor = FingerprintTensor::new(self.plan.spec, self.roster.clone(), rank.0, collective);
+    fn dense(&self, rank: Rank, iteration: u32, collective: u64) -> FingerprintTensor {
+        let tensor = FingerprintTensor::new(self.plan.spec_of(iteration), self.roster.clone(), rank.0, collective);
         let JobPlan { protocol, options, members, magnitudes, .. } = &self.plan;
         let tensor = if magnitudes.is_steady() { tensor.steady() } else { tensor };
         match protocol.options.quorum(options, members.len() as u16) {

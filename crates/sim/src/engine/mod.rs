@@ -15,6 +15,7 @@ mod job;
 mod program;
 mod records;
 mod simulation;
+mod step_graph;
 mod steps;
 mod switch;
 mod traffic;
@@ -33,4 +34,7 @@ pub use records::{
     EndpointId, InstallError, Iteration, JobError, JobErrorKind, JobIndex, JobLifetime, JobPlan, TooLittleMemory,
 };
 pub use simulation::{Settings, Simulation};
-pub(crate) use steps::assign_partitions;
+pub(crate) use step_graph::{
+    Exchange, RankStream, Round, StepGraph, StepNode, StepRank, StepSpan, StepWork, Transfer, Way,
+};
+pub(crate) use steps::{PlannedTree, assign_partitions};

@@ -72,9 +72,14 @@ impl Program {
         self.config.parent.is_none()
     }
 
+    /// The ports that lead to its children.
+    pub(super) fn children(&self) -> impl Iterator<Item = PortId> + Clone + '_ {
+        self.config.members.iter().copied()
+    }
+
     /// The ports that lead to its children and to its parent.
     pub(super) fn ports(&self) -> impl Iterator<Item = PortId> + '_ {
-        self.config.members.iter().copied().chain(self.config.parent.iter().map(|parent| parent.port))
+        self.children().chain(self.config.parent.iter().map(|parent| parent.port))
     }
 
     /// True if it is installed and takes memory.

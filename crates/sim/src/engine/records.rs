@@ -1,5 +1,7 @@
 //! The numbers and plain data that the engine's files share: jobs and endpoints by number, plans, errors.
 
+use std::sync::Arc;
+
 use tributary_proto::contract::config::{JobConfig, TimerConfig};
 use tributary_proto::contract::host::CollectiveError;
 use tributary_proto::contract::ids::{NodeId, Rank};
@@ -54,7 +56,10 @@ pub struct JobPlan {
     pub custom_op: Option<CustomOp>,
     /// The magnitudes of floats that fingerprints stand for.
     pub magnitudes: Magnitudes,
-    /// How many collectives run, one after the other.
+    /// What a training step submits as operations of the job, in this order and again in each iteration; empty if all
+    /// collectives are `spec`, one after the other.
+    pub operations: Arc<[Spec]>,
+    /// How many collectives run.
     pub iterations: u32,
     /// When ranks submit the first one.
     pub start: Time,
@@ -79,6 +84,14 @@ const MAX_ELEMENTS: u16 = 16_000;
 const MAX_TREES: usize = 255;
 
 impl JobPlan {
+    /// What a collective is.
+    pub fn spec_of(&self, iteration: u32) -> Spec {
+        match self.operations.len() {
+            0 => self.spec,
+            operations => self.operations[iteration as usize % operations],
+        }
+    }
+
     /// How its machines represent and combine values.
     pub fn values(&self) -> Values {
         self.custom_op.as_ref().map_or(Values::Fingerprint, CustomOp::values)

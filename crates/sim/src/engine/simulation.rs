@@ -19,6 +19,7 @@ use super::faults::{Action, Failures, PermanentLosses, Schedule};
 use super::host::HostNode;
 use super::program::{Programs, SharedSettings};
 use super::records::{EndpointId, JobIndex};
+use super::step_graph::StepGraphs;
 use super::switch::SwitchNode;
 use super::traffic::{FlowId, Traffic};
 use crate::events::{Event, EventId, EventKind, TimerTable};
@@ -92,6 +93,7 @@ pub struct Simulation {
     pub(super) lost: PermanentLosses,
     pub(super) failures: Failures,
     pub(super) cluster: Option<Box<Cluster>>,
+    pub(crate) steps: StepGraphs,
     pub(super) open: u64,
     pub(super) events: u64,
 }
@@ -131,6 +133,7 @@ impl Simulation {
             lost: PermanentLosses::default(),
             failures: Failures::default(),
             cluster: None,
+            steps: StepGraphs::default(),
             open: 0,
             events: 0,
             settings,
@@ -236,6 +239,7 @@ impl Simulation {
             }
             EventKind::PauseOrder => self.fabric.handle_order(LinkId(event.id.number())),
             EventKind::ProgressCheck => self.check_progress(EndpointId(event.id.number())),
+            EventKind::StepWake => self.wake_step(event.id.number()),
         }
     }
 

@@ -38,9 +38,11 @@ pub enum EventKind {
     PauseOrder = 6,
     /// A member of a job that has lost something for good is checked for progress.
     ProgressCheck = 7,
+    /// A rank goes on in its training step.
+    StepWake = 8,
 }
 
-const KINDS: [EventKind; 8] = [
+const KINDS: [EventKind; 9] = [
     EventKind::Action,
     EventKind::Arrival,
     EventKind::LateArrival,
@@ -49,8 +51,9 @@ const KINDS: [EventKind; 8] = [
     EventKind::Submit,
     EventKind::PauseOrder,
     EventKind::ProgressCheck,
+    EventKind::StepWake,
 ];
-const NUMBER_BITS: u32 = 29;
+const NUMBER_BITS: u32 = 28;
 
 impl EventId {
     /// Numbers of one kind are below this.

@@ -1,17 +1,14 @@
 //! Builds the simulation that a file describes.
 
 use tributary_proto::contract::ids::NodeId;
-use tributary_proto::contract::protocol::Placement;
 use tributary_proto::contract::time::Span;
 
 use super::faults;
 use super::hosts::{Allocation, Servers, servers};
-use super::plan::{plan_without_hosts, pool_size_of, refuse_trees, switch_options};
+use super::plan::{job_plan, switch_options};
 use super::traffic::{add_traffic, transport};
-use super::training;
-use crate::config::{
-    Config, ConfigError, Duration, Hosts, JobSection, RootChoice, StragglerSection, SwitchName, invalid,
-};
+use super::{step, training};
+use crate::config::{Config, ConfigError, Duration, Hosts, JobSection, StepSection, StragglerSection, invalid};
 use crate::engine::{Accelerator, JobPlan, Noise, Settings, SharedSettings, Simulation};
 use crate::rng::{Purpose, Rng};
 use crate::topology::Graph;
@@ -57,6 +54,9 @@ pub fn build(config: &Config) -> Result<Simulation, ConfigError> {
         let job = installed.map_err(|error| invalid(error.to_string()))?;
         simulation.traffic.jobs.get_mut(job).late = late;
     }
+    for index in 0..config.steps.len() {
+        step::install(&mut simulation, config, index, &mut hosts)?;
+    }
     super::programs::set(config, &mut simulation)?;
     if let Some(memory) = config.network.switch_memory {
         simulation.share_memory(memory.0).map_err(|error| invalid(error.to_string()))?;
@@ -81,26 +81,9 @@ fn shared(config: &Config) -> Result<SharedSettings, ConfigError> {
     let options = switch_options(config)?;
     let of_jobs = config.jobs.iter().map(|job| job.elements_per_packet);
     let of_trainings = config.trainings.iter().map(|training| training.elements_per_packet);
-    let elements_per_packet = of_jobs.chain(of_trainings).max();
+    let of_steps = config.steps.iter().map(|_| StepSection::ELEMENTS_PER_PACKET);
+    let elements_per_packet = of_jobs.chain(of_trainings).chain(of_steps).max();
     Ok(SharedSettings { options, elements_per_packet: elements_per_packet.unwrap_or(256) })
-}
-
-fn job_plan(
-    config: &Config,
-    index: usize,
-    section: &JobSection,
-    hosts: &mut Allocation,
-    simulation: &Simulation,
-) -> Result<JobPlan, ConfigError> {
-    let name = section.name.clone().unwrap_or_else(|| format!("job {index}"));
-    let members = hosts.take(&name, &section.hosts, section.placement)?;
-    let plan = plan_without_hosts(config, &name, section, members.len(), simulation)?;
-    let roots = roots(config, index, &name, section, &members, simulation)?;
-    let slots = match section.slots {
-        Some(slots) => slots,
-        None => pool_size_of(config, section, simulation, (&plan.options, members.len()), roots.len().max(1))?,
-    };
-    Ok(JobPlan { members, roots, slots, ..plan })
 }
 
 /// For each rank, how late it is; empty if no rank is late.
@@ -121,38 +104,4 @@ fn lateness(plan: &JobPlan, section: &JobSection) -> Result<Vec<Span>, ConfigErr
             late.0;
     }
     Ok(lateness)
-}
-
-fn roots(
-    config: &Config,
-    index: usize,
-    name: &str,
-    section: &JobSection,
-    members: &[NodeId],
-    simulation: &Simulation,
-) -> Result<Vec<u32>, ConfigError> {
-    let graph = simulation.graph();
-    refuse_trees(name, section)?;
-    if let Some(roots) = &section.roots {
-        if roots.is_empty() {
-            return Err(invalid(format!("{name}: roots is an empty list")));
-        }
-        let root = |root: &SwitchName| root.switch(graph).map_err(|error| invalid(format!("{name}: roots: {error}")));
-        return roots.iter().map(root).collect();
-    }
-    if section.protocol.placement == Placement::EveryHop {
-        return Ok(Vec::new());
-    }
-    let trees = section.trees.unwrap_or(1);
-    if trees == 0 {
-        return Err(invalid(format!("{name}: trees = 0: a job has at least one")));
-    }
-    let mut rng = Rng::new(config.seed, Purpose::Roots, index as u64);
-    if section.root_choice == RootChoice::LeastLoaded {
-        let chosen = simulation.least_loaded_roots(members, trees, &mut rng);
-        return chosen.map_err(|error| invalid(format!("{name}: {error}")));
-    }
-    let mut top = graph.top_switches();
-    rng.shuffle(&mut top);
-    Ok(top.iter().copied().cycle().take(usize::from(trees)).collect())
 }

@@ -6,6 +6,7 @@ mod hosts;
 mod plan;
 mod programs;
 mod sampling;
+mod step;
 mod threads;
 mod traffic;
 mod training;

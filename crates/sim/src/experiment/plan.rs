@@ -1,9 +1,11 @@
 //! The plan of a job: its options, its tensor, its slots and its timeout, all that does not depend on hosts.
 
+use std::sync::Arc;
+
 use tributary_control::config::{of_switches, texts};
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::contract::custom_op::CustomOp as _;
-use tributary_proto::contract::ids::Rank;
+use tributary_proto::contract::ids::{NodeId, Rank};
 use tributary_proto::contract::options::{Defaults, Options};
 use tributary_proto::contract::protocol::Placement;
 use tributary_proto::contract::tensor::Spec;
@@ -12,9 +14,11 @@ use tributary_proto::protocols;
 use tributary_proto::switch_options::SwitchOptions;
 use tributary_proto::tensors::FingerprintTensor;
 
+use super::hosts::Allocation;
 use super::programs;
-use crate::config::{CollectiveKind, Config, ConfigError, JobSection, RootChoice, Share, invalid};
+use crate::config::{CollectiveKind, Config, ConfigError, JobSection, RootChoice, Share, SwitchName, invalid};
 use crate::engine::{CustomOp, JobPlan, Simulation};
+use crate::rng::{Purpose, Rng};
 use crate::topology::Graph;
 
 /// The operators' options of shared memory.
@@ -86,6 +90,7 @@ pub(super) fn plan_without_hosts(
         density_ppm,
         custom_op: op,
         magnitudes: section.magnitudes,
+        operations: Arc::default(),
         iterations: section.iterations,
         start: Time::ZERO + section.start.0,
         compute: section.compute.0,
@@ -97,6 +102,59 @@ pub(super) fn plan_without_hosts(
         timeout: Some(section.timeout.map_or_else(|| default_timeout(section, graph), |timeout| timeout.0)),
         name: name.to_string(),
     })
+}
+
+/// The plan of a job, with its hosts and the roots of its trees.
+pub(super) fn job_plan(
+    config: &Config,
+    index: usize,
+    section: &JobSection,
+    hosts: &mut Allocation,
+    simulation: &Simulation,
+) -> Result<JobPlan, ConfigError> {
+    let name = section.name.clone().unwrap_or_else(|| format!("job {index}"));
+    let members = hosts.take(&name, &section.hosts, section.placement)?;
+    let plan = plan_without_hosts(config, &name, section, members.len(), simulation)?;
+    let roots = roots(config, index, &name, section, &members, simulation)?;
+    let slots = match section.slots {
+        Some(slots) => slots,
+        None => pool_size_of(config, section, simulation, (&plan.options, members.len()), roots.len().max(1))?,
+    };
+    Ok(JobPlan { members, roots, slots, ..plan })
+}
+
+fn roots(
+    config: &Config,
+    index: usize,
+    name: &str,
+    section: &JobSection,
+    members: &[NodeId],
+    simulation: &Simulation,
+) -> Result<Vec<u32>, ConfigError> {
+    let graph = simulation.graph();
+    refuse_trees(name, section)?;
+    if let Some(roots) = &section.roots {
+        if roots.is_empty() {
+            return Err(invalid(format!("{name}: roots is an empty list")));
+        }
+        let root = |root: &SwitchName| root.switch(graph).map_err(|error| invalid(format!("{name}: roots: {error}")));
+        return roots.iter().map(root).collect();
+    }
+    if section.protocol.placement == Placement::EveryHop {
+        return Ok(Vec::new());
+    }
+    let trees = section.trees.unwrap_or(1);
+    if trees == 0 {
+        return Err(invalid(format!("{name}: trees = 0: a job has at least one")));
+    }
+    let mut rng = Rng::new(config.seed, Purpose::Roots, index as u64);
+    if section.root_choice == RootChoice::LeastLoaded {
+        let chosen = simulation.least_loaded_roots(members, trees, &mut rng);
+        return chosen.map_err(|error| invalid(format!("{name}: {error}")));
+    }
+    let mut top = graph.top_switches();
+    rng.shuffle(&mut top);
+    Ok(top.iter().copied().cycle().take(usize::from(trees)).collect())
 }
 
 /// The share of elements that ranks contribute, in millionths; `None` for dense tensors.

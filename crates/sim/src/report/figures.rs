@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::flows::flows_under;
-use super::{CoresSample, LinkSample, Report, Samples};
+use super::{CoresSample, LinkSample, Report, Samples, steps};
 use crate::cores::steps::Kind;
 use crate::engine::Occupancy;
 
@@ -14,7 +14,8 @@ impl Report {
     /// The figures for which there is data.
     pub fn figures(&self) -> Vec<Figure> {
         let figures = [self.collective_figure(), self.flow_figure(), self.utilisation_figure(), self.queue_figure()];
-        figures.into_iter().chain(self.timelines()).filter(|figure| !figure.series.is_empty()).collect()
+        let steps = steps::figures(&self.steps, &self.span_rows);
+        steps.into_iter().chain(figures).chain(self.timelines()).filter(|figure| !figure.series.is_empty()).collect()
     }
 
     fn collective_figure(&self) -> Figure {
@@ -32,7 +33,13 @@ impl Report {
             x: "collective".into(),
             y: "Gbit/s".into(),
             log_x: false,
-            series: self.jobs.iter().map(line).filter(|line| !line.points.is_empty()).collect(),
+            series: self
+                .jobs
+                .iter()
+                .filter(|job| job.goodput_gbps.is_some())
+                .map(line)
+                .filter(|line| !line.points.is_empty())
+                .collect(),
             marks: Vec::new(),
         }
     }

@@ -39,6 +39,8 @@ pub struct FlowRow {
     pub start: f64,
     /// Its completion time.
     pub seconds: f64,
+    /// That time over the time that it takes alone; `None` for messages without a transport, and if no path is left.
+    pub slowdown: Option<f64>,
 }
 
 /// Every finished message.
@@ -48,7 +50,8 @@ pub(super) fn message_rows(simulation: &Simulation) -> Vec<FlowRow> {
         .filter_map(|flow| {
             let seconds = flow.end?.since(flow.start).as_secs_f64();
             let start = flow.start.as_secs_f64();
-            Some(FlowRow { kind: "message", src: flow.src.0, dst: flow.dst.0, bytes: flow.bytes, start, seconds })
+            let (src, dst, bytes) = (flow.src.0, flow.dst.0, flow.bytes);
+            Some(FlowRow { kind: "message", src, dst, bytes, start, seconds, slowdown: None })
         })
         .collect()
 }
@@ -58,12 +61,11 @@ pub(super) fn message_report(flows: usize, rows: &[FlowRow]) -> Option<FlowRepor
     if flows == 0 {
         return None;
     }
-    let mut seconds: Vec<f64> = rows.iter().map(|row| row.seconds).collect();
-    seconds.sort_by(f64::total_cmp);
+    let seconds = ascending(rows.iter().map(|row| row.seconds));
     Some(FlowReport {
         flows,
         finished: rows.len(),
-        mean_seconds: seconds.iter().sum::<f64>() / seconds.len().max(1) as f64,
+        mean_seconds: mean(&seconds),
         p50_seconds: percentile(&seconds, 0.5),
         p99_seconds: percentile(&seconds, 0.99),
         max_seconds: percentile(&seconds, 1.0),
@@ -103,6 +105,12 @@ pub struct FlowClass {
     pub p50_seconds: f64,
     /// 99th percentile.
     pub p99_seconds: f64,
+    /// The mean of their slowdowns: of their times over those that they take alone.
+    pub mean_slowdown: f64,
+    /// Median.
+    pub p50_slowdown: f64,
+    /// 99th percentile.
+    pub p99_slowdown: f64,
 }
 
 /// The classes that papers have used since pFabric (SIGCOMM 2013): more than the first, up to the second number of bytes.
@@ -121,13 +129,16 @@ pub(super) fn transport_rows(simulation: &Simulation) -> Vec<FlowRow> {
         .filter_map(|(host, arrived)| {
             // A sender that died has forgotten its flows.
             let started = simulation.transport(arrived.from)?.started().get(arrived.flow as usize)?;
+            let seconds = arrived.at.since(started.at).as_secs_f64();
+            let alone = simulation.time_alone(arrived.from, host, started.bytes);
             Some(FlowRow {
                 kind: simulation.congestion_control().name,
                 src: arrived.from.0,
                 dst: host.0,
                 bytes: started.bytes,
                 start: started.at.as_secs_f64(),
-                seconds: arrived.at.since(started.at).as_secs_f64(),
+                seconds,
+                slowdown: alone.map(|alone| seconds / alone.as_secs_f64()),
             })
         })
         .collect()
@@ -147,16 +158,29 @@ pub(super) fn transport_report(simulation: &Simulation, rows: &[FlowRow]) -> Opt
 }
 
 fn class(name: &'static str, more_than: u64, most: u64, rows: &[FlowRow]) -> Option<FlowClass> {
-    let members = rows.iter().filter(|row| row.bytes > more_than && row.bytes <= most);
-    let mut seconds: Vec<f64> = members.map(|row| row.seconds).collect();
-    seconds.sort_by(f64::total_cmp);
+    let members = || rows.iter().filter(|row| row.bytes > more_than && row.bytes <= most);
+    let seconds = ascending(members().map(|row| row.seconds));
+    let slowdowns = ascending(members().filter_map(|row| row.slowdown));
     (!seconds.is_empty()).then(|| FlowClass {
         name,
         flows: seconds.len(),
-        mean_seconds: seconds.iter().sum::<f64>() / seconds.len() as f64,
+        mean_seconds: mean(&seconds),
         p50_seconds: percentile(&seconds, 0.5),
         p99_seconds: percentile(&seconds, 0.99),
+        mean_slowdown: mean(&slowdowns),
+        p50_slowdown: percentile(&slowdowns, 0.5),
+        p99_slowdown: percentile(&slowdowns, 0.99),
     })
+}
+
+fn ascending(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
 #[cfg(test)]
@@ -165,13 +189,21 @@ mod tests {
 
     #[test]
     fn flows_are_classed_by_their_bytes() {
-        let row = |bytes, seconds| FlowRow { kind: "dctcp", src: 0, dst: 1, bytes, start: 0.0, seconds };
+        let row = |bytes, seconds| FlowRow {
+            kind: "dctcp",
+            src: 0,
+            dst: 1,
+            bytes,
+            start: 0.0,
+            seconds,
+            slowdown: Some(2.0 * seconds),
+        };
         let rows = [row(1, 1.0), row(100_000, 3.0), row(100_001, 5.0), row(10_000_001, 7.0)];
-        let classes: Vec<(usize, f64)> = CLASSES
+        let classes: Vec<(usize, f64, f64)> = CLASSES
             .iter()
             .filter_map(|&(name, more_than, most)| class(name, more_than, most, &rows))
-            .map(|class| (class.flows, class.mean_seconds))
+            .map(|class| (class.flows, class.mean_seconds, class.p99_slowdown))
             .collect();
-        assert_eq!(classes, [(4, 4.0), (2, 2.0), (1, 5.0), (1, 7.0)]);
+        assert_eq!(classes, [(4, 4.0, 14.0), (2, 2.0, 6.0), (1, 5.0, 10.0), (1, 7.0, 14.0)]);
     }
 }

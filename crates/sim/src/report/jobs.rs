@@ -11,7 +11,7 @@ use super::Samples;
 use super::switches::{self, MetricReport};
 use super::training::{self, LifetimeReport};
 use crate::cores::operators::OperatorCycles;
-use crate::engine::{CustomOp, Data, Iteration, Job, JobIndex, Simulation, SwitchMetrics};
+use crate::engine::{CustomOp, Data, Iteration, Job, JobIndex, PlannedTree, Simulation, SwitchMetrics};
 
 /// One job.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -30,7 +30,7 @@ pub struct JobReport {
     /// The job's custom operator, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operator: Option<OperatorReport>,
-    /// Bytes of the job's tensor.
+    /// Bytes of the job's tensor; of a training step's, the longest.
     pub tensor_bytes: u64,
     /// The pool's size.
     pub slots: u16,
@@ -40,10 +40,8 @@ pub struct JobReport {
     /// True if every switch on a packet's path sums, without a planned tree.
     #[serde(skip)]
     pub sums_every_hop: bool,
-    /// How many trees it has; 0 if none are planned.
-    pub trees: usize,
-    /// The switches at the roots of the trees, by number; if all ranks are below a lower switch, that one.
-    pub roots: Vec<u32>,
+    /// Its planned trees.
+    pub trees: Vec<TreeReport>,
     /// How many collectives it has.
     pub collectives: u32,
     /// How many of them every rank has completed.
@@ -56,7 +54,7 @@ pub struct JobReport {
     pub seconds: Option<f64>,
     /// The mean of these times: for iterations of a training, the average completion time.
     pub mean_seconds: Option<f64>,
-    /// Tensor bits divided by the median.
+    /// Tensor bits divided by the median; `None` for a job of a training step, whose tensors differ.
     pub goodput_gbps: Option<f64>,
     /// Packets that its hosts sent.
     pub packets_sent: u64,
@@ -204,15 +202,14 @@ pub(super) fn report(simulation: &Simulation, job: &Job, metrics: &[SwitchMetric
         slots: job.plan.slots,
         lifetime: training::lifetime(job),
         sums_every_hop: job.plan.protocol.placement == Placement::EveryHop,
-        trees: simulation.tree_count(job),
-        roots: simulation.tree_roots(job),
+        trees: TreeReport::all(simulation, job),
         collectives: job.plan.iterations,
         completed,
         complete: job.is_complete() && job.errors.is_empty(),
         iterations: job.iterations.iter().filter_map(IterationReport::of).collect(),
         seconds: median,
         mean_seconds: mean,
-        goodput_gbps: median.map(|seconds| tensor_bytes as f64 * 8e-9 / seconds),
+        goodput_gbps: goodput_gbps(job, tensor_bytes, median),
         packets_sent: total.packets_sent,
         retransmissions: total.retransmissions,
         reissued: total.reissued,
@@ -227,6 +224,36 @@ pub(super) fn report(simulation: &Simulation, job: &Job, metrics: &[SwitchMetric
         wrong_sums: job.errors.iter().filter(|error| error.kind.is_wrong_sum()).count(),
         errors: job.errors.iter().map(|error| job.sentence(error)).collect(),
     }
+}
+
+/// A planned tree, from its ranks' hosts to its root.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TreeReport {
+    /// The switch at its root; if all ranks are below a lower switch than the file names, that one.
+    pub root: String,
+    /// Each sender and the switch that sums what it sends, up to the root.
+    pub edges: Vec<(String, String)>,
+}
+
+impl TreeReport {
+    fn all(simulation: &Simulation, job: &Job) -> Vec<TreeReport> {
+        let name = |node| simulation.graph().name(node);
+        let report = |tree: &PlannedTree| TreeReport {
+            root: name(tree.root),
+            edges: tree.edges.iter().map(|&(child, parent)| (name(child), name(parent))).collect(),
+        };
+        simulation.trees(job).iter().map(report).collect()
+    }
+
+    /// The roots of several trees, for people.
+    pub fn roots(trees: &[TreeReport]) -> String {
+        trees.iter().map(|tree| &tree.root[..]).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// The bits of a collective in a second. The collectives of a training step differ, and have no goodput together.
+fn goodput_gbps(job: &Job, bytes: u64, seconds: Option<f64>) -> Option<f64> {
+    seconds.filter(|_| job.plan.operations.is_empty()).map(|seconds| bytes as f64 * 8e-9 / seconds)
 }
 
 /// Seconds of the collectives that every rank has completed, the shortest first.

@@ -14,7 +14,7 @@ use crate::topology::LinkId;
 pub struct LinkRow {
     /// The link.
     pub link: LinkId,
-    /// The near end: "host 3", "switch 0".
+    /// The near end: "host 3", "spine 0".
     pub from: String,
     /// The far end.
     pub to: String,

@@ -5,6 +5,7 @@ mod flows;
 mod jobs;
 mod links;
 mod samples;
+mod steps;
 mod switches;
 mod tables;
 mod text;
@@ -16,9 +17,10 @@ use serde::Serialize;
 
 pub use figures::{Figure, Mark, Series};
 pub use flows::{FlowClass, FlowReport, FlowRow, TransportReport};
-pub use jobs::{IterationReport, JobReport, OperatorReport, SlotsReport};
+pub use jobs::{IterationReport, JobReport, OperatorReport, SlotsReport, TreeReport};
 pub use links::{LinkGroup, LinkRow};
 pub use samples::{CoresSample, LinkSample, Samples, SamplesReport};
+pub use steps::{SpanRow, StepReport};
 pub use switches::{CoresReport, KindCycles, MetricReport, MetricRow, SharedMetrics};
 pub use tables::{FileError, write_whole};
 pub use training::{LifetimeReport, TrainingReport};
@@ -56,6 +58,9 @@ pub struct Report {
     pub hops: u64,
     /// Jobs, in the file's order.
     pub jobs: Vec<JobReport>,
+    /// Training steps, in the file's order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<StepReport>,
     /// Jobs that come and go.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub training: Option<TrainingReport>,
@@ -89,6 +94,9 @@ pub struct Report {
     /// Every direction of every link.
     #[serde(skip)]
     pub link_rows: Vec<LinkRow>,
+    /// What every rank of a training step did.
+    #[serde(skip)]
+    pub span_rows: Vec<SpanRow>,
     /// Every finished message: its bytes and its seconds.
     #[serde(skip)]
     pub flow_rows: Vec<FlowRow>,
@@ -171,6 +179,7 @@ impl Report {
             seconds,
             trace_hash: format!("{:016x}", fabric.trace_hash()),
             hops: fabric.hops(),
+            steps: steps::reports(simulation),
             training: training::report(simulation, &jobs),
             jobs,
             flows: messages,
@@ -189,6 +198,7 @@ impl Report {
             samples: None,
             link_rows,
             flow_rows,
+            span_rows: steps::rows(simulation),
             metric_rows: switches::metric_rows(simulation, &metrics),
             speed: Speed {
                 set_up_seconds: set_up.as_secs_f64(),
@@ -258,6 +268,9 @@ impl Report {
                 "{} did not complete in {} s of simulated time: {completed} of its {all} collectives are complete",
                 job.name, self.seconds
             ));
+        }
+        if let Some(sentence) = self.steps.iter().find_map(StepReport::failure) {
+            return Some(sentence);
         }
         if let Some(sentence) = self.training.as_ref().and_then(|training| training.failure(self.finished)) {
             return Some(sentence);

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use super::{CoresSample, JobReport, Report, Samples};
+use super::{CoresSample, JobReport, Report, Samples, TreeReport, steps};
 use crate::cores::steps::Kind;
 use crate::engine::Gauge;
 use crate::net::LossCause;
@@ -27,6 +27,10 @@ impl Report {
             serde_json::to_writer_pretty(&mut *out, self)?;
             out.write_all(b"\n")
         })?;
+        if !self.steps.is_empty() {
+            let trace = directory.join("timeline.json");
+            write_whole(trace, |out| steps::write_trace(&self.steps, &self.span_rows, out))?;
+        }
         self.tables().iter().try_for_each(|table| {
             let path = directory.join(table.name).with_extension(format.name());
             write_whole(path, |out| table.write(format, out))
@@ -51,7 +55,7 @@ pub fn write_whole(path: PathBuf, write: impl FnOnce(&mut BufWriter<File>) -> io
 
 impl Report {
     /// All tables, including those without rows. `docs/simulator-reference.md` explains the columns.
-    pub fn tables(&self) -> [Table; 10] {
+    pub fn tables(&self) -> [Table; 11] {
         [
             self.job_table(),
             self.collective_table(),
@@ -63,6 +67,7 @@ impl Report {
             self.job_sample_table(),
             self.switch_metric_table(),
             self.core_table(),
+            self.span_table(),
         ]
         .map(|table| table.made_by(&self.origin))
     }
@@ -75,8 +80,8 @@ impl Report {
             .whole("ranks", jobs().map(|job| job.ranks as u64))
             .whole("tensor_bytes", jobs().map(|job| job.tensor_bytes))
             .whole("slots", jobs().map(|job| job.slots.into()))
-            .whole("trees", jobs().map(|job| job.trees as u64))
-            .text("roots", jobs().map(|job| roots(&job.roots)))
+            .whole("trees", jobs().map(|job| job.trees.len() as u64))
+            .text("roots", jobs().map(|job| TreeReport::roots(&job.trees)))
             .flag("complete", jobs().map(|job| job.complete))
             .real("seconds", jobs().map(|job| job.seconds))
             .real("goodput_gbps", jobs().map(|job| job.goodput_gbps))
@@ -114,6 +119,7 @@ impl Report {
             .whole("bytes", rows().map(|row| row.bytes))
             .real("start_s", rows().map(|row| row.start))
             .real("seconds", rows().map(|row| row.seconds))
+            .real("slowdown", rows().map(|row| row.slowdown))
     }
 
     fn link_table(&self) -> Table {
@@ -201,6 +207,20 @@ impl Report {
             .real("value", rows().map(|row| row.metric.value))
     }
 
+    /// What the ranks of training steps did.
+    fn span_table(&self) -> Table {
+        let rows = || self.span_rows.iter();
+        Table::new("spans")
+            .text("step", rows().map(|row| &self.steps[row.step].name))
+            .whole("rank", rows().map(|row| row.rank as u64))
+            .whole("iteration", rows().map(|row| row.iteration.into()))
+            .text("line", rows().map(|row| &row.line))
+            .text("name", rows().map(|row| &row.name))
+            .whole("bytes", rows().map(|row| row.bytes))
+            .real("start_s", rows().map(|row| row.start))
+            .real("end_s", rows().map(|row| row.end))
+    }
+
     /// Switches whose programs run on cores.
     fn core_table(&self) -> Table {
         let rows = || self.cores.iter();
@@ -232,9 +252,4 @@ impl Report {
             .text("from", rows().map(|row| &row.from))
             .text("to", rows().map(|row| &row.to))
     }
-}
-
-/// Numbers of switches as one field of a table: "4 6".
-fn roots(switches: &[u32]) -> String {
-    switches.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
 }

@@ -4,8 +4,8 @@ use std::fmt;
 
 use super::flows::flows_under;
 use super::{
-    CoresReport, FlowReport, JobReport, LinkGroup, MetricReport, OperatorReport, Report, SamplesReport, Stop,
-    TransportReport,
+    CoresReport, FlowClass, FlowReport, JobReport, LinkGroup, MetricReport, OperatorReport, Report, SamplesReport,
+    Stop, TransportReport, TreeReport,
 };
 use crate::cores::operators::OperatorCycles;
 use crate::engine::Data;
@@ -30,10 +30,7 @@ impl fmt::Display for Report {
         for warning in &self.warnings {
             writeln!(f, "WARNING     {warning}")?;
         }
-        // Of many jobs that come and go there is one line for all, and one for each that failed.
-        for job in self.jobs.iter().filter(|job| job.lifetime.is_none() || !job.complete) {
-            write_job(f, job)?;
-        }
+        write_jobs(f, self)?;
         if let Some(training) = &self.training {
             write!(f, "{training}")?;
         }
@@ -71,6 +68,19 @@ impl fmt::Display for Report {
             time(self.speed.set_up_seconds)
         )
     }
+}
+
+/// The jobs, and the training steps.
+fn write_jobs(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
+    // Of jobs that come and go, and of those of a training step, only those that failed have lines of their own.
+    let of_steps: Vec<u16> = report.steps.iter().flat_map(|step| step.jobs.iter().copied()).collect();
+    for (index, job) in report.jobs.iter().enumerate() {
+        let is_one_of_many = job.lifetime.is_some() || of_steps.contains(&(index as u16));
+        if !is_one_of_many || !job.complete {
+            write_job(f, job)?;
+        }
+    }
+    report.steps.iter().try_for_each(|step| write!(f, "{step}"))
 }
 
 /// All switches' processors together; of levels, that of the fullest one.
@@ -125,14 +135,12 @@ fn figures(metrics: &[MetricReport]) -> String {
 }
 
 fn write_job(f: &mut fmt::Formatter<'_>, job: &JobReport) -> fmt::Result {
-    let trees = match (job.servers, job.trees) {
+    let trees = match (job.servers, job.trees.len()) {
         (Some(servers), _) => number(servers as u64, "server", "servers"),
         (None, 0) if job.sums_every_hop => "dynamic trees".to_string(),
         (None, 0) => "no switch sums".to_string(),
         (None, trees) => {
-            let roots = job.roots.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
-            let switches = if job.roots.len() == 1 { "switch" } else { "switches" };
-            format!("{} below {switches} {roots}", number(trees as u64, "tree", "trees"))
+            format!("{} below {}", number(trees as u64, "tree", "trees"), TreeReport::roots(&job.trees))
         }
     };
     writeln!(
@@ -251,11 +259,15 @@ fn write_transport(f: &mut fmt::Formatter<'_>, transport: &TransportReport) -> f
         transport.retransmissions
     )?;
     if !transport.classes.is_empty() {
-        writeln!(f, "  {:<14}{:>8}{:>14}{:>14}{:>14}", "completion", "flows", "mean", "p50", "p99")?;
+        let slowdown = ["slowdown", "p50", "p99"];
+        write!(f, "  {:<14}{:>8}{:>14}{:>14}{:>14}", "completion", "flows", "mean", "p50", "p99")?;
+        writeln!(f, "{:>10}{:>8}{:>8}", slowdown[0], slowdown[1], slowdown[2])?;
     }
     for class in &transport.classes {
         let [mean, p50, p99] = [class.mean_seconds, class.p50_seconds, class.p99_seconds].map(time);
-        writeln!(f, "  {:<14}{:>8}{mean:>14}{p50:>14}{p99:>14}", class.name, class.flows)?;
+        write!(f, "  {:<14}{:>8}{mean:>14}{p50:>14}{p99:>14}", class.name, class.flows)?;
+        let FlowClass { mean_slowdown, p50_slowdown, p99_slowdown, .. } = class;
+        writeln!(f, "{mean_slowdown:>10.2}{p50_slowdown:>8.2}{p99_slowdown:>8.2}")?;
     }
     write_left_out(f, transport.started - transport.finished)
 }
@@ -301,7 +313,7 @@ pub(super) fn number(number: u64, one: &str, many: &str) -> String {
 }
 
 /// Bytes in a suitable unit.
-fn bytes(bytes: u64) -> String {
+pub(super) fn bytes(bytes: u64) -> String {
     let (factor, unit) = match bytes {
         0..1024 => return format!("{bytes} B"),
         1024..1_048_576 => (1024.0, "KiB"),

@@ -63,13 +63,11 @@ pub fn scenario(seed: u64) -> Scenario {
     if hosts >= 2 && ending == Ending::AllHeals && together.0.chance(0.15) {
         traffic.push(together.flows_together(hosts, heal));
     }
-    let switches = stream(2).switches();
     let accelerator = accelerator(&network);
     let mut collectives = stream(5);
     jobs.iter_mut().for_each(|job| collectives.choose_collective(job, hosts));
-    let mut chosen = stream(7);
+    let [mut chosen, mut codes] = [7, 14].map(stream);
     jobs.iter_mut().for_each(|job| chosen.choose_options(job));
-    let mut codes = stream(14);
     jobs.iter_mut().for_each(|job| codes.choose_codes(job));
     let mut planned = stream(8);
     jobs.iter_mut().for_each(|job| planned.choose_roots(job));
@@ -79,18 +77,20 @@ pub fn scenario(seed: u64) -> Scenario {
     jobs.iter_mut().for_each(|job| partial.allow_partial(job));
     let mut custom = stream(12);
     jobs.iter_mut().for_each(|job| custom.choose_custom_op(job));
-    let mut training = stream(11);
-    let trainings = if ending == Ending::AllHeals { training.trainings(hosts, heal, &network) } else { Vec::new() };
+    let heals = ending == Ending::AllHeals;
+    let trainings = if heals { stream(11).trainings(hosts, heal, &network) } else { Vec::new() };
+    let steps = stream(15).steps(hosts, heals && network.queue.0 >= 30_000);
     Scenario {
         config: Config {
             seed,
             end: END,
             network,
             jobs,
+            steps,
             trainings,
             traffic,
             transport: Default::default(),
-            switches: Switches { options: switches, cores: None, accelerator },
+            switches: Switches { options: stream(2).switches(), cores: None, accelerator },
             faults,
             report: Default::default(),
         },

@@ -201,11 +201,16 @@ impl Graph {
         &self.edges
     }
 
-    /// A node's name: "host 3", "switch 0".
+    /// A node's name, which files may use too: "host 3", "spine 0", or "switch 0" where the shape names no tiers.
     pub fn name(&self, node: NodeId) -> String {
-        match self.switch_index(node) {
-            Some(switch) => format!("switch {switch}"),
-            None => format!("host {node}"),
+        let Some(switch) = self.switch_index(node) else { return format!("host {node}") };
+        let level = self.levels[switch as usize];
+        match usize::from(level).checked_sub(1).and_then(|tier| self.tiers.get(tier)) {
+            Some(tier) => {
+                let before = self.levels[..switch as usize].iter().filter(|&&other| other == level).count();
+                format!("{tier} {before}")
+            }
+            None => format!("switch {switch}"),
         }
     }
 

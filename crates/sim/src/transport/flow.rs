@@ -36,6 +36,8 @@ pub(super) struct Sender {
     pub to: NodeId,
     /// True if the run waits for it.
     pub awaited: bool,
+    /// The lane of its packets: not 0 if a training step waits for it.
+    pub lane: u8,
     /// True while it is queued for sending.
     pub ready: bool,
     number: u32,
@@ -73,6 +75,7 @@ impl Sender {
         Some(Sender {
             to,
             awaited,
+            lane: 0,
             ready: false,
             number,
             bytes,

@@ -45,6 +45,8 @@ pub struct Outgoing {
     pub wire_len: usize,
     /// Acknowledgements do not support ECN, like TCP's.
     pub ecn: Ecn,
+    /// The lane of the flow's data.
+    pub lane: u8,
 }
 
 /// How many flows and sources that the run waits for have begun and ended.
@@ -73,6 +75,8 @@ pub struct TransportHost {
     complete: BTreeSet<(NodeId, u32)>,
     arrived: Vec<Arrived>,
     sources: Vec<FlowSource>,
+    /// What has happened to flows on lanes: one has come from a host, or one from here has arrived.
+    on_lanes: Vec<(u8, Option<NodeId>)>,
     balance: Balance,
     open: u64,
     retransmissions: u64,
@@ -93,6 +97,7 @@ impl TransportHost {
             complete: BTreeSet::new(),
             arrived: Vec::new(),
             sources: Vec::new(),
+            on_lanes: Vec::new(),
             balance: Balance::default(),
             open: 0,
             retransmissions: 0,
@@ -101,14 +106,15 @@ impl TransportHost {
     }
 
     /// Begins a flow that the run waits for; returns its number, or `None` if it is too long for its packets to be
-    /// numbered.
-    pub fn start(&mut self, now: Time, to: NodeId, bytes: u64) -> Option<u32> {
-        self.begin(now, to, bytes, true)
+    /// numbered. Both ends report a flow on a lane other than 0 when it has arrived ([`TransportHost::take_on_lanes`]).
+    pub fn start(&mut self, now: Time, to: NodeId, bytes: u64, lane: u8) -> Option<u32> {
+        self.begin(now, to, bytes, (true, lane))
     }
 
-    fn begin(&mut self, now: Time, to: NodeId, bytes: u64, awaited: bool) -> Option<u32> {
+    fn begin(&mut self, now: Time, to: NodeId, bytes: u64, (awaited, lane): (bool, u8)) -> Option<u32> {
         let number = u32::try_from(self.senders.len()).ok()?;
-        let sender = Sender::new(&self.settings, number, to, bytes.max(1), awaited)?;
+        let mut sender = Sender::new(&self.settings, number, to, bytes.max(1), awaited)?;
+        sender.lane = lane;
         self.senders.push(Some(Box::new(sender)));
         self.started.push(Started { to, bytes, at: now });
         self.timers.grow(self.senders.len());
@@ -123,19 +129,25 @@ impl TransportHost {
         self.sources.push(source);
     }
 
-    /// Handles a packet for this host.
-    pub fn handle_packet(&mut self, now: Time, from: NodeId, bytes: &[u8], ecn: Ecn) {
+    /// Flows on lanes that have come from a host, or, without a host, that began here and have arrived, since the last
+    /// call.
+    pub fn take_on_lanes(&mut self) -> Vec<(u8, Option<NodeId>)> {
+        std::mem::take(&mut self.on_lanes)
+    }
+
+    /// Handles a packet for this host, with its sender and its lane.
+    pub fn handle_packet(&mut self, now: Time, (from, lane): (NodeId, u8), bytes: &[u8], ecn: Ecn) {
         let Some(segment) = Segment::parse(bytes) else {
             self.refused += 1;
             return;
         };
         match segment.body {
-            Body::Data { packets, .. } => self.handle_data(now, from, segment, packets, ecn),
+            Body::Data { packets, .. } => self.handle_data(now, (from, lane), segment, packets, ecn),
             Body::Ack { marked, next } => self.handle_ack(now, from, segment, marked, next),
         }
     }
 
-    fn handle_data(&mut self, now: Time, from: NodeId, segment: Segment, packets: u32, ecn: Ecn) {
+    fn handle_data(&mut self, now: Time, (from, lane): (NodeId, u8), segment: Segment, packets: u32, ecn: Ecn) {
         let flow = (from, segment.flow);
         let next = match self.receivers.entry(flow) {
             // A packet that was sent twice may come after its flow was complete.
@@ -149,6 +161,9 @@ impl TransportHost {
         if next == packets && self.receivers.remove(&flow).is_some() {
             self.complete.insert(flow);
             self.arrived.push(Arrived { from, flow: segment.flow, at: now });
+            if lane > 0 {
+                self.on_lanes.push((lane, Some(from)));
+            }
         }
         let body = Body::Ack { marked: ecn == Ecn::CongestionExperienced, next };
         self.acks.push_back((from, Segment { body, ..segment }));
@@ -169,6 +184,9 @@ impl TransportHost {
         if sender.is_done() {
             self.retransmissions += sender.retransmissions;
             self.balance.closed += u64::from(sender.awaited);
+            if sender.lane > 0 {
+                self.on_lanes.push((sender.lane, None));
+            }
             *entry = None;
         } else {
             self.enlist(segment.flow);
@@ -189,7 +207,7 @@ impl TransportHost {
     pub fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Outgoing> {
         if let Some((to, segment)) = self.acks.pop_front() {
             segment.write(buf);
-            return Some(Outgoing { to, flow: segment.flow, wire_len: BEYOND_UDP, ecn: Ecn::NotCapable });
+            return Some(Outgoing { to, flow: segment.flow, wire_len: BEYOND_UDP, ecn: Ecn::NotCapable, lane: 0 });
         }
         while let Some(number) = self.ready.pop_front() {
             let Some(sender) = &mut self.senders[number as usize] else { continue };
@@ -198,12 +216,12 @@ impl TransportHost {
                 continue;
             }
             let segment = sender.transmit(now);
-            let to = sender.to;
+            let (to, lane) = (sender.to, sender.lane);
             self.enlist(number);
             segment.write(buf);
             let Body::Data { bytes, .. } = segment.body else { unreachable!("a sender sends data") };
             let wire_len = BEYOND_UDP + usize::from(bytes);
-            return Some(Outgoing { to, flow: number, wire_len, ecn: Ecn::Capable });
+            return Some(Outgoing { to, flow: number, wire_len, ecn: Ecn::Capable, lane });
         }
         None
     }
@@ -218,7 +236,7 @@ impl TransportHost {
     pub fn handle_timeout(&mut self, now: Time) {
         for index in 0..self.sources.len() {
             while let Some((to, bytes)) = self.sources[index].pop(now) {
-                self.begin(now, to, bytes, self.sources[index].ends());
+                self.begin(now, to, bytes, (self.sources[index].ends(), 0));
             }
             self.balance.closed += u64::from(self.sources[index].has_just_ended());
         }
@@ -300,7 +318,7 @@ mod tests {
                 (Some(&(at, to, bytes)), timeout) if timeout.is_none_or(|timeout| at <= timeout) => {
                     (now, last) = (at, at);
                     wire.pop_front();
-                    ends[to].handle_packet(now, HOSTS[1 - to], &bytes, Ecn::Capable);
+                    ends[to].handle_packet(now, (HOSTS[1 - to], 0), &bytes, Ecn::Capable);
                 }
                 (_, Some(timeout)) => {
                     now = now.max(timeout);
@@ -318,7 +336,7 @@ mod tests {
     #[test]
     fn slow_start_doubles_the_window_each_round() {
         let mut ends = pair();
-        ends[0].start(Time::ZERO, HOSTS[1], 1460 * 70);
+        ends[0].start(Time::ZERO, HOSTS[1], 1460 * 70, 0);
         let end = exchange(&mut ends, 0.0);
         // 10, 20 and 40 packets take three rounds; the last packet arrives half a round before the last
         // acknowledgement.
@@ -331,8 +349,8 @@ mod tests {
         for loss in [0.5, 0.3, 0.1, 0.02] {
             let mut ends = pair();
             for flow in 0..5 {
-                ends[0].start(Time::ZERO, HOSTS[1], 1000 * (flow * 17 + 1));
-                ends[1].start(Time::ZERO, HOSTS[0], 1000 * (flow * 31 + 1));
+                ends[0].start(Time::ZERO, HOSTS[1], 1000 * (flow * 17 + 1), 0);
+                ends[1].start(Time::ZERO, HOSTS[0], 1000 * (flow * 31 + 1), 0);
             }
             exchange(&mut ends, loss);
             for end in &mut ends {
@@ -347,12 +365,12 @@ mod tests {
     #[test]
     fn garbage_is_counted_and_changes_nothing() {
         let mut ends = pair();
-        ends[0].start(Time::ZERO, HOSTS[1], 10);
-        ends[0].handle_packet(Time::ZERO, HOSTS[1], &[7; HEADER_LEN], Ecn::Capable);
+        ends[0].start(Time::ZERO, HOSTS[1], 10, 0);
+        ends[0].handle_packet(Time::ZERO, (HOSTS[1], 0), &[7; HEADER_LEN], Ecn::Capable);
         let mut ack = [0; HEADER_LEN];
         let body = Body::Ack { marked: false, next: 1 };
         Segment { flow: 9, packet: 0, transmission: 0, body }.write(&mut ack);
-        ends[0].handle_packet(Time::ZERO, HOSTS[1], &ack, Ecn::Capable);
+        ends[0].handle_packet(Time::ZERO, (HOSTS[1], 0), &ack, Ecn::Capable);
         assert_eq!(ends[0].refused(), 2);
         exchange(&mut ends, 0.0);
         assert_eq!(ends[1].arrived().len(), 1);

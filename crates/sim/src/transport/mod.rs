@@ -54,7 +54,7 @@ impl Default for TransportSettings {
 pub const HEADER_LEN: usize = 20;
 
 /// Bytes that a header has beyond the UDP header that the simulator's framing counts: TCP's is 12 bytes longer.
-pub(super) const BEYOND_UDP: usize = HEADER_LEN - 8;
+pub(crate) const BEYOND_UDP: usize = HEADER_LEN - 8;
 
 const DATA: u8 = 1;
 const ACK: u8 = 2;

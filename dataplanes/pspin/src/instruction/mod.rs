@@ -1,6 +1,7 @@
 //! Instructions as values: their meaning, without their effect.
 
 mod decode;
+mod word;
 mod xpulp;
 
 pub use decode::decode;

@@ -1,7 +1,7 @@
 //! From a word to an instruction: the part of Xpulp that handlers use, as RI5CY's manual encodes it ("PULP ALU
 //! Extensions" and on).
 
-use super::decode::{Word, load_width, store_width};
+use super::word::{Word, load_width, store_width};
 use super::{Alu, Instruction, LoopSetting, Mode, Operand};
 
 /// The instruction of a word with an opcode of Xpulp.

@@ -4,7 +4,7 @@ use tributary_proto::contract::options::{Kind, OptionSpec};
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::protocols;
 
-use super::member::one_of;
+use crate::flags::one_of;
 
 /// The option in which protocols name their designs.
 const OPTION: &str = "design";

@@ -14,7 +14,7 @@ use super::design;
 use super::made_up::{self, Plan};
 use super::protocol::{options_help, protocol, protocols_help, read_options};
 use crate::failure::Failure;
-use crate::flags::{parse_switch, parse_timeout};
+use crate::flags::{one_of, parse_switch, parse_timeout};
 use crate::npy::{Array, Header};
 
 /// One worker and its array.
@@ -148,8 +148,4 @@ pub fn chosen_op(text: &str) -> Result<ChosenOp, String> {
             one_of(ReduceOp::ALL.map(ReduceOp::name))
         )),
     }
-}
-
-pub(super) fn one_of(names: impl IntoIterator<Item = &'static str>) -> String {
-    format!("it is one of {}", names.into_iter().collect::<Vec<_>>().join(", "))
 }

@@ -40,32 +40,32 @@ const ALLREDUCE_HELP: &str = "\
 Examples:
   export TRIBUTARY_SWITCH=10.0.0.1
   Sum four files; every rank gets the same sum, bit for bit:
-    tributary allreduce --job sum --rank 0 --world-size 4 --input mine.npy --output sum.npy
+    tributary allreduce --job s --rank 0 --world-size 4 --input mine.npy --output sum.npy
   Measure, with data that checks itself:
     tributary allreduce --job speed --rank 0 --world-size 4 --elements 6553600 --iters 20
   The same, summed by the hosts:
     tributary allreduce --job speed --rank 0 --world-size 4 --elements 6553600 --protocol ring
 
-All ranks need the same --job, --world-size, --op, --protocol, number of elements and type. Element i
-in C order is added to element i in C order, whatever the files' orders. The output has the
-input's shape, order and type. --dtype converts floats before they are summed and back
+All ranks need the same --job, --world-size, --op, --protocol, number of elements and type.
+Element i in C order is added to element i in C order, whatever the files' orders. The output has
+the input's shape, order and type. --dtype converts floats before they are summed and back
 afterwards; bf16 in a file is two raw bytes (V2), as numpy with ml_dtypes writes it.
 
-Integers wrap, and their averages round towards zero. switchml and ring sum floats as floats;
-with --option numbers=fixed switchml sums them in 32-bit fixed point, as in its paper, and with
-numbers=int8 as codes of 8 bits. canary always uses fixed point, and so sums and averages f32, f16,
-bf16 and i32 only. Where a protocol has the option reproducible, sums with it have the same bits in
-every run over the same tree of switches, and the report says of which order.
+Integers wrap, and their averages round towards zero. switchml and ring sum floats as floats; with
+--option numbers=fixed switchml sums them in 32-bit fixed point, as in its paper, and with
+numbers=int8 as codes of 8 bits. canary always uses fixed point, and so sums and averages f32,
+f16, bf16 and i32 only. Where a protocol has the option reproducible, sums with it have the same
+bits in every run over the same tree of switches, and the report says of which order.
 
-With --sparse each rank brings elements that it draws, the same ones whenever it draws with the same
---seed, and the result has those that any rank brought. Goodput stays bits of the whole tensor over
-the time. Extra traffic are the elements that this rank's switch sent on, again after a loss or
-because they had collided in its table, over those of the result. With --json also: density, seed,
-elements_brought, elements_of_result, extra_traffic.
+With --sparse each rank brings elements that it draws, the same ones whenever it draws with the
+same --seed, and the result has those that any rank brought. Goodput stays bits of the whole
+tensor over the time. Extra traffic are the elements that this rank's switch sent on, again after
+a loss or because they had collided in its table, over those of the result. With --json also:
+density, seed, elements_brought, elements_of_result, extra_traffic.
 
-With --json the last line is one object: collective, protocol, job, rank, world_size, elements, dtype,
-op, iters, seconds (median), goodput_gbps (bits of tensor over seconds), ate_per_s, packets_sent,
-retransmissions, in_network (fraction), blocks_at_hosts, order (of the sum, as a
+With --json the last line is one object: collective, protocol, job, rank, world_size, elements,
+dtype, op, iters, seconds (median), goodput_gbps (bits of tensor over seconds), ate_per_s,
+packets_sent, retransmissions, in_network (fraction), blocks_at_hosts, order (of the sum, as a
 hash, where there is one), contributed (fraction of the ranks that averages are over, where they
 may lack some), elements_per_packet, slots, cpu_seconds (of the collectives), checked.";
 
@@ -73,10 +73,10 @@ const REDUCE_HELP: &str = "\
 Examples:
   export TRIBUTARY_SWITCH=10.0.0.1
   Sum four files for rank 2, which alone writes the sum; the others give no --output:
-    tributary lab reduce --root 2 --job sum --rank 2 --world-size 4 --input mine.npy --output sum.npy
-    tributary lab reduce --root 2 --job sum --rank 0 --world-size 4 --input mine.npy
+    tributary lab reduce --root 2 --job s --rank 2 --world-size 4 --input mine.npy --output sum.npy
+    tributary lab reduce --root 2 --job s --rank 0 --world-size 4 --input mine.npy
   Over a fabric, where no sum comes back to the others, with data that the root checks:
-    tributary lab reduce --root 2 --job sum --rank 0 --world-size 4 --elements 1000000 --protocol canary
+    tributary lab reduce --root 2 --job s --rank 0 --world-size 4 --elements 9000 --protocol canary
 
 All ranks need the same --root, and whatever `tributary allreduce` needs: where ranks
 differ, all fail at once with who brings what. Under switchml and ring the sum still travels to
@@ -86,15 +86,15 @@ const BROADCAST_HELP: &str = "\
 Examples:
   export TRIBUTARY_SWITCH=10.0.0.1
   Bring rank 0's file to all; the others' say shape and type only:
-    tributary lab broadcast --root 0 --job weights --rank 0 --world-size 4 --input mine.npy
-    tributary lab broadcast --root 0 --job weights --rank 1 --world-size 4 --input old.npy --output new.npy
+  tributary lab broadcast --root 0 --job w --rank 0 --world-size 4 --input mine.npy
+  tributary lab broadcast --root 0 --job w --rank 1 --world-size 4 --input old.npy --output new.npy
   Over a fabric, with data that every other rank checks:
-    tributary lab broadcast --root 0 --job weights --rank 0 --world-size 4 --elements 1000000 --protocol canary
+  tributary lab broadcast --root 0 --job w --rank 0 --world-size 4 --elements 9000 --protocol canary
 
 All ranks need the same --root, --job, --world-size, --protocol and number of bytes: where ranks
-differ, all fail at once. Every bit arrives as it was, infinities included. Under canary the root sends
-each word once, and the others headers; under switchml and ring the others send zeros, which are
-added. With --json: as `tributary allreduce`, with root and without op.";
+differ, all fail at once. Every bit arrives as it was, infinities included. Under canary the root
+sends each word once, and the others headers; under switchml and ring the others send zeros, which
+are added. With --json: as `tributary allreduce`, with root and without op.";
 
 /// The flags of `tributary allreduce`.
 #[derive(clap::Args)]

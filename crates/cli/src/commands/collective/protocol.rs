@@ -4,8 +4,8 @@ use tributary_proto::contract::options::Options;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::protocols;
 
-use super::member::one_of;
 use crate::failure::Failure;
+use crate::flags::one_of;
 
 /// Reads `--protocol`.
 pub fn protocol(text: &str) -> Result<&'static Protocol, String> {

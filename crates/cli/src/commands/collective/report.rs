@@ -10,7 +10,6 @@ use tributary_numeric::{DType, ReduceOp};
 
 use super::Work;
 use super::member::Member;
-use super::sparse::SparseReport;
 use crate::flags::resolve;
 
 /// The measures of one worker.
@@ -78,6 +77,30 @@ pub struct Report {
     /// The part about sparse tensors (`--sparse`).
     #[serde(flatten)]
     pub sparse: Option<SparseReport>,
+}
+
+/// The additional part of a sparse allreduce's report.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct SparseReport {
+    /// The approximate share of the elements that a rank brings.
+    pub density: f64,
+    /// The seed of the indices.
+    pub seed: u64,
+    /// Elements that this worker brought.
+    pub elements_brought: usize,
+    /// Elements of the result: those that any rank brought.
+    pub elements_of_result: usize,
+    /// Elements that this worker's switch sent, divided by the elements of the results, less 1.
+    pub extra_traffic: Option<f64>,
+}
+
+impl SparseReport {
+    /// The part as text for people.
+    pub fn in_words(&self) -> String {
+        let SparseReport { density, seed, elements_brought, elements_of_result, extra_traffic } = self;
+        let extra = extra_traffic.map_or(String::new(), |extra| format!(", extra traffic {:.2} %", extra * 100.0));
+        format!("density {density}, seed {seed}: {elements_brought} brought, {elements_of_result} in the result{extra}")
+    }
 }
 
 /// The counts and times of the collectives.

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
 use tributary_net::client;
 use tributary_net::group::{ConnectOptions, Group};
 use tributary_numeric::{DType, ReduceOp};
@@ -15,7 +14,7 @@ use tributary_proto::protocols;
 use super::expected::Expected;
 use super::made_up::{self, Plan, Sample};
 use super::member::Member;
-use super::report::{Measured, Report, median};
+use super::report::{Measured, Report, SparseReport, median};
 use super::{Work, progress};
 use crate::cluster::cpu;
 use crate::failure::Failure;
@@ -68,30 +67,6 @@ impl Drawn {
 
     fn density_ppm(&self) -> u64 {
         (self.density * 1e6).round() as u64
-    }
-}
-
-/// The additional part of a sparse allreduce's report.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct SparseReport {
-    /// The approximate share of the elements that a rank brings.
-    pub density: f64,
-    /// The seed of the indices.
-    pub seed: u64,
-    /// Elements that this worker brought.
-    pub elements_brought: usize,
-    /// Elements of the result: those that any rank brought.
-    pub elements_of_result: usize,
-    /// Elements that this worker's switch sent, divided by the elements of the results, less 1.
-    pub extra_traffic: Option<f64>,
-}
-
-impl SparseReport {
-    /// The part as text for people.
-    pub fn in_words(&self) -> String {
-        let SparseReport { density, seed, elements_brought, elements_of_result, extra_traffic } = self;
-        let extra = extra_traffic.map_or(String::new(), |extra| format!(", extra traffic {:.2} %", extra * 100.0));
-        format!("density {density}, seed {seed}: {elements_brought} brought, {elements_of_result} in the result{extra}")
     }
 }
 

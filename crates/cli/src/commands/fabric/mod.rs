@@ -6,6 +6,7 @@
 
 mod cluster;
 mod collective;
+mod plan;
 mod print;
 mod report;
 
@@ -31,7 +32,7 @@ use crate::output;
 use crate::program::Program;
 
 pub use cluster::FabricCluster;
-use collective::{Kill, Plan, Stream};
+use plan::{Kill, Plan, Stream};
 
 /// The protocol of a job that names none.
 const PROTOCOL: &str = "canary";
@@ -40,9 +41,9 @@ const EXAMPLES: &str = "\
 Examples:
   tributary lab fabric examples/fabric.toml         start it, say where everything is, until Ctrl-C
   tributary lab fabric examples/fabric.toml --allreduce 1000000
-  tributary lab fabric examples/fabric.toml --allreduce 1000000 --traffic host3:host7:150Mbit/s:spine0
-  tributary lab fabric examples/fabric.toml --allreduce 4000000 --kill spine0:500ms    nobody notices
-  tributary lab fabric examples/fabric.toml --allreduce 4000000 --kill leaf1:500ms     every rank fails
+  tributary lab fabric examples/fabric.toml --allreduce 90000 --traffic host3:host7:150Mbit/s:spine0
+  tributary lab fabric examples/fabric.toml --allreduce 4000000 --kill spine0:500ms  nobody notices
+  tributary lab fabric examples/fabric.toml --allreduce 4000000 --kill leaf1:500ms   all ranks fail
   tributary lab fabric examples/fabric.toml --allreduce 4000000 --protocol switchml --trees 2
   tributary lab fabric examples/fabric.toml --run 'ip netns exec $NS_host0 ping -c 1 10.77.128.1'
   tributary lab fabric fabric.toml --print          the command for each machine of a real one
@@ -90,10 +91,10 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "60 s", value_parser = parse_timeout, requires = "allreduce")]
     pub timeout: Duration,
     /// Other traffic meanwhile, over one switch if VIA is given; its hosts do not sum
-    #[arg(long, value_name = "FROM:TO:RATE[:VIA]", value_parser = collective::parse_stream, requires = "allreduce")]
+    #[arg(long, value_name = "FROM:TO:RATE[:VIA]", value_parser = plan::parse_stream, requires = "allreduce")]
     pub traffic: Vec<Stream>,
     /// Kill a switch (SIGKILL) this long after the hosts have begun; start it again after BACK, if it is given
-    #[arg(long, value_name = "SWITCH:TIME[:BACK]", value_parser = collective::parse_kill, requires = "allreduce")]
+    #[arg(long, value_name = "SWITCH:TIME[:BACK]", value_parser = plan::parse_kill, requires = "allreduce")]
     pub kill: Option<Kill>,
     /// Print JSON: one object when ready, and one at the end
     #[arg(long)]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use tributary_net::status::{FabricStatus, MetricNumber, SharedStatus, SwitchStatus, TreeStatus};
 
-use super::collective::Plan;
+use super::plan::Plan;
 use crate::cluster::WorkerReport;
 use crate::commands::status::trees;
 use crate::output::Table;

@@ -26,16 +26,16 @@ Examples:
   On host3 of a fabric: 150 Mbit/s to host7, over spine0, until Ctrl-C
     tributary lab traffic --fabric fabric.toml --from host3 --to host7 --via spine0 --rate 150Mbit/s
   The same for ten seconds, over whichever way the switches choose
-    tributary lab traffic --fabric fabric.toml --from host3 --to host7 --rate 150Mbit/s --duration 10s
+    tributary lab traffic --fabric fabric.toml --from host3 --to host7 --rate 50Mbit/s --duration 9s
 
   One flow under DCTCP: first its receiving end on host7, then its sending end on host3
     tributary lab traffic --fabric fabric.toml --from host3 --to host7 --transport dctcp --receive
-    tributary lab traffic --fabric fabric.toml --from host3 --to host7 --transport dctcp --duration 10s --json
+    tributary lab traffic --fabric fabric.toml --from host3 --to host7 --transport dctcp --json
 
-Packets of 1,500 bytes go through the switches' queues. At a rate they end at the receiver's discard
-port. Under DCTCP (RFC 8257) they take part in ECN, and the window follows the marks of switches
-with mark_above; --json prints a line every 100 ms: at (seconds since 1970), packets (that the
-receiver has acknowledged), window_packets.";
+Packets of 1,500 bytes go through the switches' queues. At a rate they end at the receiver's
+discard port. Under DCTCP (RFC 8257) they take part in ECN, and the window follows the marks of
+switches with mark_above; --json prints a line every 100 ms: at (seconds since 1970), packets
+(that the receiver has acknowledged), window_packets.";
 
 /// UDP's discard service (RFC 863), where no program need listen.
 const DISCARD: u16 = 9;

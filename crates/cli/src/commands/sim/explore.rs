@@ -23,13 +23,13 @@ Examples:
   tributary sim explore --protocol NAME --ranks 3 --leaves 2 --spines 1 --slots 1 --blocks 1
   tributary sim explore --protocol NAME --replay \"s0 s1 d0 l0 t0\"
 
-Any packet on its way may arrive next, be lost or arrive twice, as often as the flags say; any rank may
-be late; any timer may run out early. In each state every sum that a rank received must be right, and
-the run must come to an end once nothing goes wrong any more. A run that must not be is printed step by
-step, with the flag that shows it again.
+Any packet on its way may arrive next, be lost or arrive twice, as often as the flags say; any
+rank may be late; any timer may run out early. In each state every sum that a rank received must
+be right, and the run must come to an end once nothing goes wrong any more. A run that must not be
+is printed step by step, with the flag that shows it again.
 
-Start small: each more rank, block, loss or duplicate multiplies the states, of which a million take some
-seconds and 0.2 GB. docs/exploration.md says what is explored and what is not.";
+Start small: each more rank, block, loss or duplicate multiplies the states, of which a million
+take some seconds and 0.2 GB. docs/exploration.md says what is explored and what is not.";
 
 /// The flags of `tributary sim explore`.
 #[derive(clap::Args)]

@@ -23,9 +23,10 @@ Examples:
   tributary sim trace --swarm 17 --node 'switch 0'
   tributary sim trace FILE.toml --pcapng run.pcapng   for Wireshark
 
-A file describes network, jobs, background traffic and faults; docs/simulator-reference.md explains every
-key, and docs/experiment.toml is a file with all of them. The same file and the same seed give the
-same packets on every machine: the last line but one of a report is the hash of all of them.";
+A file describes network, jobs, background traffic and faults; docs/simulator-reference.md
+explains every key, and docs/experiment.toml is a file with all of them. The same file and the
+same seed give the same packets on every machine: the last line but one of a report is the hash of
+all of them.";
 
 /// The flags of `tributary sim`.
 #[derive(clap::Args)]

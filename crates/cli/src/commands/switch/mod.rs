@@ -30,10 +30,10 @@ Examples:
   tributary switch --http 127.0.0.1:9100             Prometheus: http://127.0.0.1:9100/metrics
   tributary switch --parent 10.9.0.1:17777           below another switch, which sums for all racks
   tributary switch --config /etc/tributary.toml
-  tributary switch --check /etc/tributary.toml       only read it, with the flags beside it; 2 if something is wrong
-  tributary switch --servers 10.0.0.7,10.1.0.0/16    where hosts may sum for everybody: tributary ps --help
-  tributary switch --tokens /etc/tributary-tokens.toml     only for those who have one in TRIBUTARY_TOKEN
-  tributary switch --operators any                   serve operators that jobs bring: tributary operator --help
+  tributary switch --check /etc/tributary.toml       only read it and the flags; 2 if it is wrong
+  tributary switch --servers 10.0.0.7,10.1.0.0/16    where hosts may sum: tributary ps --help
+  tributary switch --tokens /etc/tributary-tokens.toml     for those with one in TRIBUTARY_TOKEN
+  tributary switch --operators any                   serve jobs' operators (tributary operator)
   tributary switch --aggregators 16384               of memory that the jobs of some protocols share
   tributary switch --fabric fabric.toml --node leaf0     one of many: tributary lab fabric --help
 
@@ -53,17 +53,21 @@ The file has these keys; flags win over it:
   memory = \"64 MiB\"
   max_slots = 512
   max_world_size = 16
-  [operators]                which operators of jobs' own it serves: \"any\", \"none\", or SHA-256s with commas
+  [operators]                jobs' operators: \"any\", \"none\", or SHA-256s with commas
   allow = \"none\"
   [switches.PROTOCOL]        what its jobs share: docs/protocols
 
 Packets come by UDP and control by TCP at the same port; with --cores above 1 the further threads
 receive at UDP ports that the system assigns. /status, /jobs and /metrics are served there too.
-On SIGHUP it reads its files again and takes over quotas, tokens, memory, max_jobs, servers and times; running jobs stay.
-On SIGTERM it takes no more joins and ends when nothing is being summed any more, or after `finish`; on Ctrl-C, and on
-a second signal, at once. Whoever is still summing is told that the switch stops.
-The log goes to stderr: jobs that are formed, refused or ended, members that are lost, paths that shrink.
-Exit codes: 0 when it was asked to stop; 2 for settings that a person must correct, such as a port in use.";
+
+On SIGHUP it reads its files again and takes over quotas, tokens, memory, max_jobs, servers and
+times; running jobs stay. On SIGTERM it takes no more joins and ends when nothing is being summed
+any more, or after `finish`; on Ctrl-C, and on a second signal, at once. Whoever is still summing
+is told that the switch stops.
+
+The log goes to stderr: jobs that are formed, refused or ended, members that are lost, paths that
+shrink. Exit codes: 0 when it was asked to stop; 2 for settings that a person must correct, such
+as a port in use.";
 
 fn memory_help() -> String {
     format!("Memory for jobs and for what they share [default: {}]", Limits::DEFAULT_MEMORY)

@@ -76,18 +76,27 @@ impl Simulation {
         let Traffic { endpoints, jobs, .. } = &mut self.traffic;
         let Endpoint { machine, job, rank, submitted, completed, .. } = &mut endpoints[id.0 as usize];
         let mut ends = false;
+        // The collectives of a training step that are complete: what follows is the step's to decide.
+        let mut operations = Vec::new();
         drive::host::drain_events(&mut **machine, |event| {
             let job = jobs.get_mut(*job);
-            let done = matches!(event, HostEvent::Done { .. });
+            let done = match &event {
+                HostEvent::Done { op, .. } => Some(*op),
+                HostEvent::Failed { .. } => None,
+            };
             job.handle_event(*rank, event, self.fabric.now);
-            *completed += u32::from(done);
-            if done && *submitted < job.plan.iterations {
+            *completed += u32::from(done.is_some());
+            if let Some(op) = done.filter(|_| !job.plan.operations.is_empty()) {
+                operations.push(op);
+                ends |= *completed == job.plan.iterations;
+            } else if done.is_some() && *submitted < job.plan.iterations {
                 let at = self.fabric.now + job.plan.compute + job.lateness(*rank);
                 self.fabric.queue.push(at, EventId::new(EventKind::Submit, id.0));
             } else {
                 ends = true;
             }
         });
+        operations.into_iter().for_each(|op| self.note_operation(id, op));
         if ends {
             self.finish_endpoint(id);
         }

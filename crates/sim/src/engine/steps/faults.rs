@@ -93,6 +93,7 @@ impl Simulation {
             self.traffic.endpoints[endpoint.0 as usize].silence();
             self.finish_endpoint(endpoint);
         }
+        self.end_steps_at(node);
     }
 
     /// Makes ranks wait for their collectives' deadlines, whatever their jobs lose.

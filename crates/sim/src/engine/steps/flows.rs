@@ -2,12 +2,13 @@
 
 use tributary_proto::congestion::Algorithm;
 use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::time::Span;
 
 use crate::engine::host::{Background, Noise};
 use crate::engine::simulation::Simulation;
 use crate::engine::traffic::FlowId;
 use crate::net::Packet;
-use crate::transport::TransportHost;
+use crate::transport::{BEYOND_UDP, TransportHost};
 use crate::workload::{FlowSource, permutation};
 
 impl Simulation {
@@ -43,8 +44,13 @@ impl Simulation {
     /// Starts a flow of `bytes` bytes of data under DCTCP; returns its number at the sender. `None` if it has more packets
     /// than there are packet numbers.
     pub fn start_flow(&mut self, from: NodeId, to: NodeId, bytes: u64) -> Option<u32> {
+        self.start_flow_on(from, to, bytes, 0)
+    }
+
+    /// Starts a flow on a lane, whose end a training step waits for; lane 0 has those that none waits for.
+    pub(crate) fn start_flow_on(&mut self, from: NodeId, to: NodeId, bytes: u64, lane: u8) -> Option<u32> {
         let now = self.fabric.now;
-        let flow = self.transport_mut(from).start(now, to, bytes);
+        let flow = self.transport_mut(from).start(now, to, bytes, lane);
         self.count(from);
         self.hosts[from.index()].wake(&mut self.fabric);
         flow
@@ -67,6 +73,27 @@ impl Simulation {
         self.hosts[host.index()].transport.as_deref()
     }
 
+    /// How long a flow would take alone, all of whose packets follow each other at once: to the arrival of the first one,
+    /// and for the rest at the slowest link. `None` if no path is left at the end of the run.
+    pub fn time_alone(&self, from: NodeId, to: NodeId, bytes: u64) -> Option<Span> {
+        let on_link = |bytes: u64| u64::from(self.fabric.framing.bytes_on_link(BEYOND_UDP + bytes as usize));
+        let whole = u64::from(self.settings.transport.packet_bytes);
+        let first = bytes.clamp(1, whole);
+        let (packets, last) = (bytes.saturating_sub(first) / whole, bytes.saturating_sub(first) % whole);
+        let rest = packets * on_link(whole) + if last > 0 { on_link(last) } else { 0 };
+        let (mut node, mut port, mut time, mut at_slowest) = (from, 0, Span::ZERO, Span::ZERO);
+        loop {
+            let link = self.fabric.port(node, port);
+            let (spec, next) = (self.graph.spec(link), self.graph.ends(link).1);
+            time = time + spec.delay + self.graph.latency(next) + spec.rate.time_of(on_link(first));
+            at_slowest = at_slowest.max(spec.rate.time_of(rest));
+            if next == to {
+                return Some(time + at_slowest);
+            }
+            (node, port) = (next, *self.table.next_hops(self.graph.switch_index(next)?, to).0.first()?);
+        }
+    }
+
     fn transport_mut(&mut self, host: NodeId) -> &mut TransportHost {
         let settings = self.settings.transport;
         self.hosts[host.index()].transport.get_or_insert_with(|| Box::new(TransportHost::new(settings)))
@@ -78,8 +105,10 @@ impl Simulation {
             let settings = self.settings.transport;
             let transport = &mut self.hosts[host.index()].transport;
             let transport = transport.get_or_insert_with(|| Box::new(TransportHost::new(settings)));
-            transport.handle_packet(now, packet.src, self.fabric.payloads.get(packet.payload).0, ecn);
+            let bytes = self.fabric.payloads.get(packet.payload).0;
+            transport.handle_packet(now, (packet.src, packet.lane), bytes, ecn);
             self.count(host);
+            self.note_flows(host);
             self.feed(host);
         }
         self.fabric.payloads.release(packet.payload);

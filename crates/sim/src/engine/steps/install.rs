@@ -24,22 +24,35 @@ use crate::rng::{Purpose, Rng};
 /// A notice about this many children fits into a program's buffer.
 const MAX_CHILDREN: usize = 1024;
 
+/// A tree of a job, from its ranks' hosts to its root.
+pub struct PlannedTree {
+    lane: usize,
+    /// The switch whose sums are whole.
+    pub root: NodeId,
+    /// Each sender and the switch that sums what it sends, up to the root.
+    pub edges: Vec<(NodeId, NodeId)>,
+}
+
 /// The rate that a job is expected to send, for the choice among trees: the same for all jobs.
 pub(super) const RATE: u64 = 1 << 20;
 
 impl Simulation {
-    /// How many trees are planned for a job.
-    pub fn tree_count(&self, job: &Job) -> usize {
-        if job.plan.protocol.placement == Placement::Trees { job.plan.roots.len() } else { 0 }
-    }
-
-    /// The switches at the roots of a job's trees, tree by tree. If all ranks are below a lower switch than the plan
-    /// names, it is that switch.
-    pub fn tree_roots(&self, job: &Job) -> Vec<u32> {
-        let tops = self.programs.trees.iter().filter(|program| program.job() == job.index && program.is_root());
-        let mut tops: Vec<(usize, u32)> = tops.map(|program| (program.lane(), program.switch)).collect();
-        tops.sort_unstable();
-        tops.into_iter().map(|(_, switch)| switch).collect()
+    /// The trees that are planned for a job. If all ranks are below a lower switch than the plan names as a root, that
+    /// switch is the root.
+    pub fn trees(&self, job: &Job) -> Vec<PlannedTree> {
+        let programs = || self.programs.trees.iter().filter(|program| program.job() == job.index);
+        let mut trees: Vec<PlannedTree> = programs()
+            .filter(|program| program.is_root())
+            .map(|root| PlannedTree { lane: root.lane(), root: self.graph.switch(root.switch), edges: Vec::new() })
+            .collect();
+        trees.sort_unstable_by_key(|tree| tree.lane);
+        for program in programs() {
+            let (node, lane) = (self.graph.switch(program.switch), program.lane());
+            let ports = self.fabric.ports(node);
+            let edges = program.children().map(|port| (self.graph.ends(ports[port.index()]).1, node));
+            trees.iter_mut().filter(|tree| tree.lane == lane).for_each(|tree| tree.edges.extend(edges.clone()));
+        }
+        trees
     }
 
     /// The configuration on which the members and switches of a job agree.
@@ -135,7 +148,7 @@ impl Simulation {
             let machine = make(Values::Fingerprint, &machine);
             self.attach_endpoint(Endpoint::new(host, index, rank, machine, open));
             if open {
-                self.fabric.queue.push(plan.start.max(self.fabric.now), EventId::new(EventKind::Submit, id.0));
+                self.schedule_first(id, &plan);
             }
         }
         let mut job = Job::new(index, plan, config.key, self.graph.hosts(), Vec::new());
@@ -232,6 +245,13 @@ impl Simulation {
         let machine = plan.protocol.host(plan.values(), config);
         self.attach_endpoint(Endpoint::new(host, job, rank, machine, true));
         if self.fabric.owns(host) {
+            self.schedule_first(id, plan);
+        }
+    }
+
+    /// Schedules a rank's first collective, unless a training step submits it.
+    fn schedule_first(&mut self, id: EndpointId, plan: &JobPlan) {
+        if plan.operations.is_empty() {
             self.fabric.queue.push(plan.start.max(self.fabric.now), EventId::new(EventKind::Submit, id.0));
         }
     }

@@ -42,6 +42,7 @@ impl Simulation {
         }
         self.open -= 1;
         let job = endpoint.job;
+        self.end_step_of(id);
         let Some(cluster) = self.cluster.as_mut().filter(|cluster| cluster.running.contains_key(&job.0)) else {
             return;
         };

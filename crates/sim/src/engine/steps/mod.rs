@@ -10,5 +10,7 @@ mod jobs;
 mod measure;
 mod memory;
 mod partition;
+mod step_graph;
 
+pub(crate) use install::PlannedTree;
 pub use partition::assign_partitions;

@@ -39,9 +39,11 @@ impl Simulation {
     /// Makes this simulation one of several equal partitions, before anything has happened.
     pub fn become_partition(&mut self, partition: Partition) {
         let (endpoints, hosts) = (&self.traffic.endpoints, self.hosts.len());
+        let steps = &self.steps.ranks;
         self.fabric.queue.retain(|id| match id.kind() {
             EventKind::Nic => partition.owns(NodeId(id.number())),
             EventKind::Submit => partition.owns(endpoints[id.number() as usize].host),
+            EventKind::StepWake => partition.owns(steps[id.number() as usize].host),
             EventKind::Action => true,
             EventKind::Arrival
             | EventKind::LateArrival
@@ -93,6 +95,11 @@ impl Simulation {
             }
         }
         for (ours, theirs) in self.traffic.endpoints.iter_mut().zip(&mut other.traffic.endpoints) {
+            if other.fabric.owns(ours.host) {
+                std::mem::swap(ours, theirs);
+            }
+        }
+        for (ours, theirs) in self.steps.ranks.iter_mut().zip(&mut other.steps.ranks) {
             if other.fabric.owns(ours.host) {
                 std::mem::swap(ours, theirs);
             }

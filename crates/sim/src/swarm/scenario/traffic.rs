@@ -1,9 +1,17 @@
-//! Draws the traffic beside the jobs of a scenario.
+//! Draws what is beside the jobs of a scenario: traffic, and training steps.
 
+use std::collections::BTreeMap;
+
+use tributary_control::config::OptionTable;
+use tributary_numeric::DType;
 use tributary_proto::contract::time::Span;
+use tributary_proto::protocols;
 
-use super::{Draw, Ending};
-use crate::config::{Bytes, Duration, Hosts, Pattern, Share, Sizes, TrafficSection};
+use super::{Draw, END, Ending};
+use crate::config::{
+    Bytes, Duration, Hosts, LayerSection, NodeSection, Pattern, Share, Sizes, StepCollective, StepKind, StepSection,
+    TrafficSection,
+};
 use crate::workload::FlowSizes;
 
 impl Draw {
@@ -51,5 +59,80 @@ impl Draw {
                 ..flows
             },
         }
+    }
+
+    /// A training step, in some scenarios that may have one.
+    pub(super) fn steps(&mut self, hosts: u32, possible: bool) -> Vec<StepSection> {
+        let has_step = possible && self.0.chance(0.15);
+        if has_step { vec![self.step(hosts)] } else { Vec::new() }
+    }
+
+    /// One of any kind, on hosts that jobs may use, too.
+    fn step(&mut self, hosts: u32) -> StepSection {
+        let ranks = self.some_hosts(hosts);
+        let kind = self.of(&[StepKind::Ddp, StepKind::Fsdp, StepKind::Hsdp, StepKind::Graph]);
+        let shards: Vec<u16> =
+            (1..=ranks.len() as u16).filter(|&shard| (ranks.len() as u16).is_multiple_of(shard)).collect();
+        let shard = self.of(&shards);
+        let layers = (0..self.between(1, 4)).map(|_| self.layer()).collect();
+        let nodes = if kind == StepKind::Graph { self.nodes(ranks.len() as u16) } else { Vec::new() };
+        StepSection {
+            name: None,
+            kind,
+            protocol: self.of(protocols::ALL),
+            hosts: Hosts::List(ranks),
+            iterations: self.between(1, 3) as u32,
+            layers: if kind == StepKind::Graph { Vec::new() } else { layers },
+            dtype: DType::F32,
+            bucket: Bytes(self.of(&[1, 20_000, 1_000_000])),
+            first_bucket: Bytes(self.of(&[1, 5_000])),
+            overlap: self.0.chance(0.7),
+            accumulate: self.between(1, 2) as u32,
+            shard: (kind == StepKind::Hsdp).then_some(shard),
+            optimizer: Duration(Span::from_nanos(self.of(&[0, 20_000]))),
+            groups: BTreeMap::new(),
+            nodes,
+            options: OptionTable::new(),
+            slots: None,
+            trees: None,
+            servers: None,
+            timeout: Some(END),
+        }
+    }
+
+    fn layer(&mut self) -> LayerSection {
+        LayerSection {
+            name: None,
+            parameters: self.of(&[0, 1, 300, 10_000]),
+            backward: Duration(Span::from_nanos(self.of(&[0, 1, 40_000]))),
+            forward: None,
+            count: 1,
+        }
+    }
+
+    /// Collectives of all kinds, each after one before it or after none.
+    fn nodes(&mut self, ranks: u16) -> Vec<NodeSection> {
+        use StepCollective::{AllGather, AllReduce, AllToAll, Barrier, Broadcast, Reduce, ReduceScatter, Send};
+        let mut nodes: Vec<NodeSection> = Vec::new();
+        for number in 0..self.between(1, 6) {
+            let kind = self.of(&[AllGather, AllReduce, AllToAll, Barrier, Broadcast, Reduce, ReduceScatter, Send]);
+            let computes = self.0.chance(0.3) || kind == Send && ranks < 2;
+            let last = (number > 0 && self.0.chance(0.7)).then(|| format!("{}", self.0.below(number as u32)));
+            let bytes = 4 * u64::from(ranks) * self.between(1, 1_000);
+            let pairs = (0..ranks).map(|rank| [rank, (rank + 1) % ranks]).collect();
+            let is_send = !computes && kind == Send;
+            nodes.push(NodeSection {
+                name: number.to_string(),
+                compute: computes.then_some(Duration(Span::from_nanos(7_000))),
+                collective: (!computes).then_some(kind),
+                bytes: (!computes && kind != Barrier).then_some(Bytes(bytes)),
+                group: None,
+                root: None,
+                ranks: None,
+                pairs: is_send.then_some(pairs),
+                after: last.into_iter().collect(),
+            });
+        }
+        nodes
     }
 }

@@ -1,11 +1,39 @@
-//! The contenders of a bench: a protocol with a type and a way to sum it, PyTorch with one word changed, or Gloo.
+//! The contenders of a bench: a protocol with a type and a way to sum it, PyTorch with one word changed, or Gloo; and the
+//! share of a tensor's elements that its ranks bring.
+
+use std::fmt;
 
 use tributary_numeric::DType;
 use tributary_proto::contract::numbers::Numbers;
 use tributary_proto::contract::protocol::Protocol;
 
-use super::density::Density;
-use crate::commands::collective::design;
+use crate::commands::collective::{design, parse_density};
+
+/// A share of the elements, in millionths: above 0, at most all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Density(u32);
+
+impl Density {
+    /// Reads a share.
+    pub fn parse(text: &str) -> Result<Density, String> {
+        let density = parse_density(text)?;
+        match (density * 1e6).round() as u32 {
+            0 => Err("it is a share of the elements of at least 0.000001".to_owned()),
+            ppm => Ok(Density(ppm)),
+        }
+    }
+
+    /// The share, above 0 and at most 1.
+    pub fn share(self) -> f64 {
+        f64::from(self.0) / 1e6
+    }
+}
+
+impl fmt::Display for Density {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.share())
+    }
+}
 
 /// A way to sum that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,5 +213,18 @@ impl Ours {
         let sparse = self.density.map(|density| ["--sparse".to_owned(), density.to_string()]);
         let design = self.design.map(|design| ["--design".to_owned(), design.to_owned()]);
         dtype.into_iter().chain([numbers, design, sparse].into_iter().flatten().flatten()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_of_nothing_or_of_more_than_all_is_refused() {
+        assert_eq!(Density::parse("0.01").map(Density::share), Ok(0.01));
+        for wrong in ["0", "1.1", "-1", "NaN", "few", "1e-9"] {
+            assert!(Density::parse(wrong).unwrap_err().contains("share of the elements"), "{wrong}");
+        }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use tributary_testbed::Star;
 
-use super::density::Density;
+use super::contender::Density;
 use crate::cluster::{Interrupt, Process};
 use crate::failure::Failure;
 use crate::program::Program;

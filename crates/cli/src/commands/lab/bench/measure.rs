@@ -9,9 +9,10 @@ use tributary_testbed::{Faults, Star, StarOptions};
 
 use super::contender::{Contender, Ours};
 use super::gloo::{Backend, Gloo};
+use super::line::Sample;
 use super::machine::Machine;
 use super::plan::{Plan, StarPlan};
-use super::report::{Report, Row, Sample};
+use super::report::{Report, Row};
 use crate::cluster::cpu::{self, Softirq};
 use crate::cluster::job::Data;
 use crate::cluster::{Cluster, Hosts, Interrupt, JobRun, Process, Random};

@@ -1,12 +1,13 @@
 //! `tributary lab bench`: ours, our ring and PyTorch's Gloo over the same links, in one run.
 //!
-//! `plan.rs` says what is measured, `contender.rs` which ways to sum, and `density.rs` how sparse tensors are;
-//! `measure.rs` measures on one star after the other. `gloo.rs` is the peer, and `report.rs` the output for people and
-//! scripts. `tenants` is another bench: two jobs that share a switch's memory.
+//! `plan.rs` says what is measured, and `contender.rs` which ways to sum; `measure.rs` measures on one star after the
+//! other. `gloo.rs` is the peer. `report.rs` is the output for people and scripts: each contender's figures are in
+//! `line.rs`, and `crossing.rs` says where two lines cross. `tenants` is another bench: two jobs that share a switch's memory.
 
 mod contender;
-mod density;
+mod crossing;
 mod gloo;
+mod line;
 mod machine;
 mod measure;
 mod plan;
@@ -25,40 +26,41 @@ use crate::output;
 use crate::program::Program;
 
 use crate::commands::collective::{self, design};
-use density::Density;
+use contender::Density;
 use plan::{Plan, Rate};
 
 const EXAMPLES: &str = "\
 Examples:
-  tributary lab bench                                    most rows of docs/performance.md, some minutes
+  tributary lab bench                                    most of docs/performance.md, some minutes
   tributary lab bench --hosts 4 --rate 1Gbit/s,10Gbit/s  two stars of four hosts
   tributary lab bench --hosts 8 --loss 0%,0.1%,1%        how loss stretches the completion time
   tributary lab bench --hosts 4 --dtype f32,bf16         what half the bytes an element give
   tributary lab bench --hosts 4 --numbers float,fixed    float sums beside fixed point
   tributary lab bench --hosts 4 --design single,multi:4  one buffer for a block's packets, or four
-  tributary lab bench --sparse 0.01,0.1,0.4              sparse tensors beside dense ones, and where lines cross
+  tributary lab bench --sparse 0.01,0.1,0.4              sparse tensors beside dense ones
   tributary lab bench --hosts 4 --servers 1 --protocol NAME   these alone, and a parameter server
-  tributary lab bench --hosts 4 --one-word --spare 1     PyTorch with one word changed, and beside a spare host's switch
+  tributary lab bench --hosts 4 --one-word --spare 1     PyTorch, and a switch on a spare host
   tributary lab bench --hosts 2,4 --one-word --ranks-per-host 2   hosts whose ranks share their link
-  tributary lab bench --tenants                          two jobs share a switch's memory, one with a slow rank
+  tributary lab bench --tenants                          two jobs share a switch's memory
   tributary lab bench --quick                            tiny tensors: that it runs, not how fast
 
-Needs root (network namespaces), iproute2 and nftables. Gloo comes with PyTorch: make torch, or pip
-install torch.
+Needs root (network namespaces), iproute2 and nftables. Gloo comes with PyTorch: make torch, or
+pip install torch.
 
 Every link is shaped in both directions by a token bucket that counts Ethernet frames (1,514 bytes
-for a full packet). Goodput is bits of tensor over the median completion time at the slowest worker,
-of collectives back to back; runs of the contenders take turns. CPU s/GB is the CPU time of all
-processes, switch included, for each 10^9 bytes of tensor. Gloo's retransmissions are TCP segments.
-With --sparse goodput is that of the dense tensor of the same size, and 1 KiB is such a tensor's.
-Links of the hosts that --servers adds are shaped as the workers' are, and their processes count.
+for a full packet). Goodput is bits of tensor over the median completion time at the slowest
+worker, of collectives back to back; runs of the contenders take turns. CPU s/GB is the CPU time
+of all processes, switch included, for each 10^9 bytes of tensor. Gloo's retransmissions are TCP
+segments. With --sparse goodput is that of the dense tensor of the same size, and 1 KiB is such a
+tensor's. Links of the hosts that --servers adds are shaped as the workers' are, and their
+processes count.
 
 With --tenants job A has four ranks, the first of them behind a link of a quarter of the rate, and
 job B four ranks that are well and begin later. The switch holds 1.25 times the packets that a
-path holds, as the round trip of small sums on idle links says, and at least 32; each way to share it
-takes turns. BLOCKS are those for which each job had memory while both ran, as samples of the switch's
-status show; a job with slots of its own has all of them. No other flags than --rate, --size or
---elements, --iters (of B), --repetitions, --aggregators, --mtu, --quick and --json.";
+path holds, as the round trip of small sums on idle links says, and at least 32; each way to share
+it takes turns. BLOCKS are those for which each job had memory while both ran, as samples of the
+switch's status show; a job with slots of its own has all of them. No other flags than --rate,
+--size or --elements, --iters (of B), --repetitions, --aggregators, --mtu, --quick and --json.";
 
 /// The flags of `tributary lab bench`.
 #[derive(clap::Args)]

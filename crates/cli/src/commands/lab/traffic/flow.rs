@@ -85,7 +85,9 @@ impl FlowEnd {
         let mut machine = TransportHost::new(settings());
         let clock = Clock::start();
         if !receives {
-            machine.start(clock.now(), ends.to, ENDLESS).ok_or_else(|| Failure::new("a flow of too many packets"))?;
+            machine
+                .start(clock.now(), ends.to, ENDLESS, 0)
+                .ok_or_else(|| Failure::new("a flow of too many packets"))?;
         }
         Ok(FlowEnd {
             leaf: udp.destination(leaf_addr),
@@ -161,7 +163,7 @@ impl FlowEnd {
             self.peer_port = u16::from_be_bytes([own[4], own[5]]);
         }
         let refused = self.machine.refused();
-        self.machine.handle_packet(now, from, segment, ecn);
+        self.machine.handle_packet(now, (from, 0), segment, ecn);
         // The sending end gets only acknowledgements, one for each packet.
         self.acknowledged += u64::from(self.machine.refused() == refused);
     }

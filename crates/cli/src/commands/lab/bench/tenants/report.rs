@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use super::{Plan, SLOWER};
 use crate::cluster::WorkerReport;
+use crate::commands::lab::bench::line::median;
 use crate::commands::lab::bench::machine::Machine;
-use crate::commands::lab::bench::report::median;
 use crate::output::Table;
 
 /// The blocks for which a job had memory at each observation.

@@ -1,38 +1,11 @@
-//! The share of a tensor's elements that ranks bring, and the share at which two lines of a bench cross.
+//! The density at which two lines of a bench cross.
 
 use std::fmt;
 
 use serde::Serialize;
 
 use super::contender::Contender;
-use super::report::Line;
-use crate::commands::collective::parse_density;
-
-/// A share of the elements, in millionths: above 0, at most all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Density(u32);
-
-impl Density {
-    /// Reads a share.
-    pub fn parse(text: &str) -> Result<Density, String> {
-        let density = parse_density(text)?;
-        match (density * 1e6).round() as u32 {
-            0 => Err("it is a share of the elements of at least 0.000001".to_owned()),
-            ppm => Ok(Density(ppm)),
-        }
-    }
-
-    /// The share, above 0 and at most 1.
-    pub fn share(self) -> f64 {
-        f64::from(self.0) / 1e6
-    }
-}
-
-impl fmt::Display for Density {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.share())
-    }
-}
+use super::line::Line;
 
 /// The density at which a contender's sparse sums are as fast as another line's.
 #[derive(Debug, PartialEq, Serialize)]
@@ -144,13 +117,5 @@ mod tests {
         );
         assert_eq!(crossing(&[(0.1, 2.0)], &level), "sparse pigeon is slower than dense pigeon at each density");
         assert_eq!(crossing(&[(0.2, 2.0)], &level), "nothing");
-    }
-
-    #[test]
-    fn a_share_of_nothing_or_of_more_than_all_is_refused() {
-        assert_eq!(Density::parse("0.01").map(Density::share), Ok(0.01));
-        for wrong in ["0", "1.1", "-1", "NaN", "few", "1e-9"] {
-            assert!(Density::parse(wrong).unwrap_err().contains("share of the elements"), "{wrong}");
-        }
     }
 }

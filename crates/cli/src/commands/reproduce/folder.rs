@@ -1,0 +1,176 @@
+//! The folder of `--out`: for each experiment its data, its table and its picture; and a page with all of them.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tributary_papers::{Outcome, Tally};
+
+use crate::failure::Failure;
+use crate::program::Program;
+use crate::python::draw;
+
+/// How the page of all experiments looks.
+const STYLE: &str = "\
+:root { color-scheme: light dark }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem }
+table { border-collapse: collapse; font-size: 14px }
+td, th { text-align: left; vertical-align: top; padding: .2rem .8rem .2rem 0; border-bottom: 1px solid #8886 }
+img { max-width: 100%; background: white }
+.differs { font-weight: bold }";
+
+/// A folder that outcomes are written into.
+pub struct Folder {
+    path: PathBuf,
+    /// The page's part of each outcome so far.
+    sections: String,
+}
+
+impl Folder {
+    /// Makes the folder, if need be.
+    pub fn new(path: &Path) -> Result<Folder, Failure> {
+        let failed = |error| Failure::new(format!("{} cannot be made: {error}", path.display()));
+        fs::create_dir_all(path).map_err(failed)?;
+        Ok(Folder { path: path.to_owned(), sections: String::new() })
+    }
+
+    /// Where finished points are kept.
+    pub fn points(&self) -> PathBuf {
+        self.path.join("points")
+    }
+
+    /// Writes an outcome's data and picture; returns a sentence that names them.
+    pub fn write(&mut self, outcome: &Outcome, program: &Program) -> Result<String, Failure> {
+        // Outcomes of a file and of a changed file must not replace each other.
+        let name = if outcome.changes.is_empty() { outcome.id.clone() } else { format!("{}-changed", outcome.id) };
+        let data = self.put(&format!("{name}.json"), serde_json::to_string_pretty(outcome)? + "\n")?;
+        self.put(&format!("{name}.csv"), points_csv(outcome))?;
+        self.put(&format!("{name}-rows.csv"), rows_csv(outcome))?;
+        let drawn = if outcome.figures.is_empty() { None } else { Some(draw(&data, program)) };
+        let picture = matches!(drawn, Some(Ok(()))).then(|| format!("{name}.png"));
+        self.sections += &section(outcome, picture.as_deref());
+        Ok(match drawn {
+            None => format!("wrote {}", data.display()),
+            Some(Ok(())) => format!("wrote {} and the picture beside it", data.display()),
+            Some(Err(reason)) => format!("wrote {}; no picture: {reason}", data.display()),
+        })
+    }
+
+    /// Writes the page with all outcomes of this run; returns where it is.
+    pub fn finish(&self, tally: &Tally) -> Result<PathBuf, Failure> {
+        let page = format!(
+            "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>Published results beside ours</title>\n\
+             <style>{STYLE}</style>\n<h1>Published results beside ours</h1>\n<p>{tally}</p>\n{}</html>\n",
+            self.sections
+        );
+        self.put("index.html", page)
+    }
+
+    fn put(&self, name: &str, text: String) -> Result<PathBuf, Failure> {
+        let path = self.path.join(name);
+        fs::write(&path, text)
+            .map_err(|error| Failure::new(format!("{} cannot be written: {error}", path.display())))?;
+        Ok(path)
+    }
+}
+
+/// An outcome on the page of all: its table, and its picture.
+fn section(outcome: &Outcome, picture: Option<&str>) -> String {
+    let [id, title, source] = [&outcome.id, &outcome.title, &outcome.source].map(|text| escaped(text));
+    let size = match (outcome.quick, outcome.full) {
+        (true, _) => ", small inputs",
+        (_, true) => ", the paper's sizes",
+        _ => "",
+    };
+    let mut text = format!("<h2 id=\"{id}\">{title}</h2>\n<p>{source} (<code>{id}</code>{size})</p>\n<table>\n");
+    text += "<tr><th><th>published<th>ours<th>agrees if<th>verdict<th>why not\n";
+    for row in &outcome.rows {
+        let [what, published, ours, _, rule, verdict, fault] = &row.cells;
+        let cells = [what, published, ours, rule].map(|cell| format!("<td>{}", escaped(cell))).concat();
+        let class = row.verdict.text().replace(' ', "-");
+        let _ = writeln!(text, "<tr>{cells}<td class=\"{class}\">{}<td>{}", escaped(verdict), escaped(fault));
+    }
+    text += "</table>\n";
+    if let Some(picture) = picture {
+        let _ = writeln!(text, "<p><img src=\"{picture}\" alt=\"{title}\" loading=\"lazy\"></p>");
+    }
+    text
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// The table, one row a line.
+fn rows_csv(outcome: &Outcome) -> String {
+    let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
+    let mut text = "experiment,key,what,published,low,median,high,ratio,rule,verdict,why_not\n".to_string();
+    for row in &outcome.rows {
+        let [what, _, _, _, rule, verdict, fault] = &row.cells;
+        let (value, ours, ratio) =
+            (row.published.value, row.ours, row.ratio.map_or(String::new(), |ratio| ratio.to_string()));
+        let numbers = format!("{value},{},{},{},{ratio}", ours.low, ours.median, ours.high);
+        let names = format!("{},{},{}", quoted(&outcome.id), quoted(&row.published.key), quoted(what));
+        let _ = writeln!(text, "{names},{numbers},{},{},{}", quoted(rule), quoted(verdict), quoted(fault));
+    }
+    text
+}
+
+/// The figures' points, one a line.
+fn points_csv(outcome: &Outcome) -> String {
+    let mut text = "figure,series,x,y\n".to_string();
+    for figure in &outcome.figures {
+        for series in &figure.series {
+            for [x, y] in &series.points {
+                let _ = writeln!(text, "\"{}\",\"{}\",{x},{y}", figure.title, series.name);
+            }
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use tributary_papers::{Entry, Memory, Watch, catalogue};
+
+    use super::*;
+
+    /// The outcome of an experiment that takes no time.
+    fn outcome() -> Outcome {
+        let stop = AtomicBool::new(false);
+        let formulas = |entry: &Entry| entry.published.iter().all(|published| published.construction.is_some());
+        let entry = catalogue().into_iter().find(formulas).unwrap();
+        entry.run(true, 1, &Watch::silent(&stop), &Memory::default()).unwrap()
+    }
+
+    #[test]
+    fn the_page_has_each_row_with_its_verdict_and_whatever_is_in_a_cell() {
+        let mut outcome = outcome();
+        outcome.rows[0].cells[0] = "less than <b> & \"more\"".into();
+        let text = section(&outcome, Some("a.png"));
+        assert_eq!(text.matches("\n<tr><td>").count(), outcome.rows.len());
+        assert!(
+            text.contains("less than &lt;b&gt; &amp; &quot;more&quot;") && text.contains("src=\"a.png\""),
+            "{text}"
+        );
+        for row in &outcome.rows {
+            assert!(text.contains(&format!("\">{}<td>", row.cells[5])), "{text}");
+        }
+        assert!(!section(&outcome, None).contains("<img"));
+    }
+
+    #[test]
+    fn the_tables_csv_has_a_line_for_each_row_whatever_is_in_a_cell() {
+        let mut outcome = outcome();
+        outcome.rows[0].cells[0] = "a \"word\", and a comma".into();
+        let text = rows_csv(&outcome);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 1 + outcome.rows.len());
+        let row = &outcome.rows[0];
+        let names = format!("\"{}\",\"{}\",\"a \"\"word\"\", and a comma\"", outcome.id, row.published.key);
+        let numbers = format!("{},{},{}", row.published.value, row.ours.low, row.ours.median);
+        assert!(lines[1].starts_with(&format!("{names},{numbers},")), "{}", lines[1]);
+    }
+}

@@ -1,0 +1,217 @@
+//! What sums through rotated codes of 4 bits promise: docs/protocols/thc.md.
+
+use proptest::prelude::*;
+use tributary_numeric::thc::{self, CLIP, GRANULARITY, LEVELS, Norm, Shared};
+use tributary_numeric::{ReduceOp, kernels};
+
+/// One block through codes, the switch's sum and back, with the ranks in this order; and what was agreed.
+fn allreduce(ranks: &[&[f32]], seed: u64, op: ReduceOp) -> (Vec<f32>, Shared) {
+    let norm = ranks.iter().map(|rank| Norm::of(rank)).max().unwrap();
+    let shared = Shared { seed, norm, world_size: ranks.len() as u16 };
+    let elements = ranks[0].len();
+    let (mut lanes, mut codes) = (vec![0; thc::padded(elements)], vec![0; thc::codes_len(elements)]);
+    for rank in ranks {
+        (kernels::best().thc.encode)(rank, shared, rounding(rank, seed), &mut codes);
+        (kernels::best().thc.add)(&mut lanes, &codes);
+    }
+    assert!(lanes.iter().all(|&sum| sum <= u16::from(GRANULARITY) * shared.world_size));
+    let mut output = vec![0.0; elements];
+    (kernels::best().thc.decode)(&lanes, shared, op, &mut output);
+    (output, shared)
+}
+
+/// A seed that a rank keeps when the order of ranks changes.
+fn rounding(block: &[f32], seed: u64) -> u64 {
+    block.iter().fold(seed, |hash, x| hash.wrapping_mul(0x100_0000_01b3) ^ u64::from(x.to_bits()))
+}
+
+fn squares(x: impl Iterator<Item = f32>) -> f64 {
+    x.map(|x| f64::from(x).powi(2)).sum()
+}
+
+/// Errors of 400 blocks relative to their squared norms.
+fn mean_error(mut draw: impl FnMut() -> f32) -> f64 {
+    let (mut error, mut length) = (0.0, 0.0);
+    for seed in 0..400 {
+        let block: Vec<f32> = (0..thc::MAX_BLOCK).map(|_| draw()).collect();
+        let (output, _) = allreduce(&[&block], seed, ReduceOp::Sum);
+        error += squares(output.iter().zip(&block).map(|(a, b)| a - b));
+        length += squares(block.into_iter());
+    }
+    error / length
+}
+
+struct Random(u64);
+
+impl Random {
+    fn uniform(&mut self) -> f64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+    }
+    fn normal(&mut self) -> f64 {
+        (-2.0 * (1.0 - self.uniform()).ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos()
+    }
+}
+
+/// Expected squared error of normal numbers that are clipped at `clip` and rounded to these levels at random, without
+/// bias: `(x - a) * (b - x)` between two levels, by the midpoint rule; and the clipped tails.
+fn expected_error(levels: &[u8], clip: f64) -> f64 {
+    let half = f64::from(levels[levels.len() - 1]) / 2.0;
+    let density = |x: f64| (-x * x / 2.0).exp() / std::f64::consts::TAU.sqrt();
+    let steps = |from: f64, to: f64, error: &dyn Fn(f64) -> f64| -> f64 {
+        let width = (to - from) / 200.0;
+        (0..200).map(|step| from + (f64::from(step) + 0.5) * width).map(|x| error(x) * density(x) * width).sum()
+    };
+    let at = |level: u8| (f64::from(level) / half - 1.0) * clip;
+    let between: f64 = levels
+        .windows(2)
+        .map(|pair| (at(pair[0]), at(pair[1])))
+        .map(|(a, b)| steps(a, b, &|x| (x - a) * (b - x)))
+        .sum();
+    between + 2.0 * steps(clip, clip + 6.0, &|x| (x - clip).powi(2))
+}
+
+#[test]
+fn no_other_symmetrical_table_errs_less_for_normal_numbers() {
+    let half = GRANULARITY / 2;
+    assert!((0..16).all(|code| LEVELS[code] + LEVELS[15 - code] == GRANULARITY));
+    let ours = expected_error(&LEVELS, CLIP.into());
+    // All ways to choose seven of the levels between the first and the middle one.
+    let mut tables = 0;
+    for chosen in (0u32..1 << (half - 1)).filter(|chosen| chosen.count_ones() == 7) {
+        let lower: Vec<u8> = (1..half).filter(|level| chosen >> (level - 1) & 1 == 1).collect();
+        let mut levels = [0; 16];
+        levels[1..8].copy_from_slice(&lower);
+        for code in 0..8 {
+            levels[15 - code] = GRANULARITY - levels[code];
+        }
+        tables += 1;
+        assert!(ours <= expected_error(&levels, CLIP.into()) + 1e-9, "{levels:?}");
+    }
+    assert_eq!(tables, 3432);
+    assert!((ours - 0.0203).abs() < 1e-4, "{ours}");
+}
+
+/// Rotated, all of these look like normal numbers, for which the table is made. A block with one element that is larger than
+/// all others together errs less: rotated, it has two values only.
+#[test]
+fn the_error_is_that_of_normal_numbers_however_gradients_are_distributed() {
+    let mut random = Random(1);
+    let expected = expected_error(&LEVELS, CLIP.into());
+    let normal = mean_error(|| random.normal() as f32);
+    let heavy = mean_error(|| (random.normal() / random.uniform().sqrt()) as f32);
+    let sparse = mean_error(|| if random.uniform() < 0.02 { random.normal() as f32 } else { 0.0 });
+    for (name, error) in [("normal", normal), ("heavy-tailed", heavy), ("sparse", sparse)] {
+        assert!(error < 1.1 * expected && error > 0.7 * expected, "{name}: {error} for {expected}");
+    }
+}
+
+proptest! {
+    /// The same bits in any order of arrival; and the error is below a level for each rank, which a rotation spreads over
+    /// the block: at most the block's norm times the width of the widest level, and what was clipped.
+    #[test]
+    fn sums_do_not_depend_on_the_order(
+        ranks in (1usize..9, 1usize..300).prop_flat_map(|(ranks, elements)| {
+            proptest::collection::vec(proptest::collection::vec(-1e3f32..1e3, elements), ranks)
+        }),
+        seed in any::<u64>(),
+        exponent in -160i32..110,
+    ) {
+        let ranks: Vec<Vec<f32>> = ranks
+            .into_iter()
+            .map(|rank| rank.into_iter().map(|x| (f64::from(x) * 2f64.powi(exponent)) as f32).collect())
+            .collect();
+        let tensors: Vec<&[f32]> = ranks.iter().map(Vec::as_slice).collect();
+        let (sum, _) = allreduce(&tensors, seed, ReduceOp::Sum);
+        let (average, _) = allreduce(&tensors.iter().rev().copied().collect::<Vec<_>>(), seed, ReduceOp::Avg);
+        let largest = average.iter().fold(f32::MIN_POSITIVE, |largest, x| largest.max(x.abs()));
+        for (index, (sum, average)) in sum.iter().zip(&average).enumerate() {
+            let close = (sum / ranks.len() as f32 - average).abs() <= 1e-5 * largest;
+            prop_assert!(close, "element {index}: {sum:e} and {average:e}");
+        }
+        let (again, _) = allreduce(&tensors.iter().rev().copied().collect::<Vec<_>>(), seed, ReduceOp::Sum);
+        prop_assert_eq!(again.iter().map(|x| x.to_bits()).collect::<Vec<_>>(), sum.iter().map(|x| x.to_bits()).collect::<Vec<_>>());
+    }
+
+    /// A norm is rounded up by less than a step, at any magnitude.
+    #[test]
+    fn norms_are_rounded_up(block in proptest::collection::vec(-1e3f32..1e3, 1..200), exponent in -150i32..118) {
+        let block: Vec<f32> = block.into_iter().map(|x| (f64::from(x) * 2f64.powi(exponent)) as f32).collect();
+        let norm = squares(block.iter().copied()).sqrt();
+        let (rounded, zero) = (Norm::of(&block), vec![0.0; block.len()]);
+        prop_assert_eq!(rounded == Norm::ZERO, norm == 0.0);
+        // An average of one rank with itself gives the block again, if the agreed norm fits.
+        let shared = Shared { seed: 1, norm: rounded, world_size: 1 };
+        let mut loss = zero;
+        (kernels::best().thc.loss)(&block, shared, 2, &mut loss);
+        prop_assert!(squares(loss.into_iter()).sqrt() <= 1.01 * norm + f64::from(f32::MIN_POSITIVE));
+    }
+}
+
+#[test]
+fn what_codes_lose_and_what_they_bring_is_the_block() {
+    let mut random = Random(2);
+    for elements in [1, 2, 3, 100, 1000, 1024] {
+        let block: Vec<f32> = (0..elements).map(|_| random.normal() as f32).collect();
+        let (brought, shared) = allreduce(&[&block], 5, ReduceOp::Sum);
+        let mut loss = vec![9.0; elements];
+        (kernels::best().thc.loss)(&block, shared, rounding(&block, 5), &mut loss);
+        for ((x, brought), loss) in block.iter().zip(brought).zip(loss) {
+            assert!((x - brought - loss).abs() < 1e-5, "{x}: {brought} and {loss}");
+        }
+    }
+}
+
+/// What was lost comes later: the average over steps comes to the gradient itself.
+#[test]
+fn error_feedback_brings_everything() {
+    let mut random = Random(3);
+    let block: Vec<f32> = (0..1024).map(|_| random.normal() as f32).collect();
+    let error_after = |steps: u64, feeds_back: bool| {
+        let (mut total, mut left) = (vec![0f64; 1024], vec![0f32; 1024]);
+        for seed in 0..steps {
+            let brought: Vec<f32> = block.iter().zip(&left).map(|(x, left)| x + left).collect();
+            let (output, shared) = allreduce(&[&brought], seed, ReduceOp::Sum);
+            if feeds_back {
+                (kernels::best().thc.loss)(&brought, shared, rounding(&brought, seed), &mut left);
+            }
+            total.iter_mut().zip(output).for_each(|(total, x)| *total += f64::from(x));
+        }
+        total.iter().zip(&block).map(|(total, x)| (total / steps as f64 - f64::from(*x)).powi(2)).sum::<f64>()
+    };
+    assert!(error_after(100, true) < error_after(100, false) / 10.0);
+}
+
+/// All instruction sets make the same packets and the same sums of them.
+#[test]
+fn kernels_agree() {
+    let (mut random, tables) = (Random(4), kernels::available());
+    for elements in [1, 2, 5, 64, 357, 1000, 1024] {
+        let block: Vec<f32> = (0..elements).map(|_| (random.normal() * 1e-3) as f32).collect();
+        let shared = Shared { seed: 3, norm: Norm::of(&block), world_size: 2 };
+        let results = tables.iter().map(|table| {
+            let (mut lanes, mut codes) = (vec![1; thc::padded(elements)], vec![0; thc::codes_len(elements)]);
+            let (mut loss, mut output) = (vec![0.0; elements], vec![0.0; elements]);
+            (table.thc.encode)(&block, shared, 9, &mut codes);
+            (table.thc.add)(&mut lanes, &codes);
+            (table.thc.loss)(&block, shared, 9, &mut loss);
+            (table.thc.decode)(&lanes, shared, ReduceOp::Avg, &mut output);
+            let bits: Vec<u32> = loss.into_iter().chain(output).map(f32::to_bits).collect();
+            (codes, lanes, bits)
+        });
+        let results: Vec<_> = results.collect();
+        assert!(results.windows(2).all(|pair| pair[0] == pair[1]), "{elements} elements");
+    }
+}
+
+#[test]
+fn zeros_stay_zeros_and_the_same_seeds_make_the_same_packet() {
+    let (zeros, _) = allreduce(&[&[0.0; 100], &[0.0; 100]], 7, ReduceOp::Sum);
+    assert!(zeros.iter().all(|&x| x == 0.0));
+    // On every processor.
+    let block: Vec<f32> = (0..16).map(|at| at as f32 - 5.0).collect();
+    let shared = Shared { seed: 11, norm: Norm::of(&block), world_size: 2 };
+    let mut codes = [0; 8];
+    (kernels::best().thc.encode)(&block, shared, 13, &mut codes);
+    assert_eq!(codes, [93, 186, 225, 137, 108, 152, 28, 170]);
+}

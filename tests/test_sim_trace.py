@@ -1,0 +1,138 @@
+"""Training steps from PyTorch's profiler: what a trace says becomes a step, and what is not modelled is named."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tributary
+from tributary import _core, sim
+
+#: Any that sums in the network.
+PROTOCOL = _core.protocols()[0]
+
+
+def event(name: str, ts: float, dur: float, cat: str = "cpu_op", **args: Any) -> dict[str, Any]:
+    return {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur, "args": args}
+
+
+def annotation(name: str, ts: float, dur: float, **args: Any) -> dict[str, Any]:
+    return event(name, ts, dur, "user_annotation", **args)
+
+
+#: A step from 100 us to 400 us: forward, two buckets during backward, the optimizer. Nested operators count once, and
+#: an operator that starts a collective without the time that this takes.
+STEP = [
+    annotation("ProfilerStep#1", 0, 100),
+    annotation("ProfilerStep#2", 100, 300),
+    event("aten::linear", 110, 50),
+    event("aten::addmm", 120, 20),
+    event("c10d::allreduce_", 200, 5, **{"Input Dims": [[[1000]], []]}),
+    annotation("gloo:all_reduce", 201, 90, **{"Input Dims": [[1000]], "Input type": ["c10::BFloat16"]}),
+    event("aten::mul", 210, 40),
+    event("autograd::engine::evaluate_function", 255, 12),
+    event("c10d::allreduce_", 260, 5, **{"Input Dims": [[[20, 30]], []]}),
+    event("c10d::gather_", 262, 1, **{"Input Dims": [[[7]], []]}),
+    annotation("Optimizer.step#SGD.step", 300, 80),
+    event("aten::add_", 310, 30),
+    event("Memcpy DtoH", 311, 1, "gpu_memcpy"),
+]
+
+
+def write(path: Path, trace: Any) -> Path:
+    file = path / "rank0.json"
+    file.write_text(json.dumps(trace))
+    return file
+
+
+def test_a_step_has_the_computations_between_collectives_and_their_sizes(tmp_path: Path) -> None:
+    file = write(tmp_path, {"traceEvents": STEP, "distributedInfo": {"world_size": 8}})
+    traced = sim.step_of_trace(file, ranks=8, protocol=PROTOCOL)
+    nodes = {node["name"]: node for node in traced.step["node"]}
+    assert [nodes[f"compute {number}"]["compute"] for number in range(3)] == [
+        "50.000000 us",
+        "45.000000 us",
+        "2.000000 us",
+    ]
+    assert nodes["optimizer"] == {
+        "name": "optimizer",
+        "compute": "30.000000 us",
+        "after": ["all_reduce 0", "all_reduce 1"],
+    }
+    assert [nodes[f"all_reduce {number}"]["bytes"] for number in range(2)] == [2 * 1000, 4 * 600]
+    assert traced.not_modelled == {"c10d::gather_": 1, "gpu_memcpy": 1}
+    assert traced.notes == ["some collectives have no type in the trace, and count as float32"]
+
+
+def test_a_recording_of_one_rank_stands_for_more_and_says_so(tmp_path: Path) -> None:
+    traced = sim.step_of_trace(write(tmp_path, {"traceEvents": STEP}), ranks=4, protocol=PROTOCOL, iterations=2)
+    assert traced.recorded_ranks == 1
+    assert "a recording of 1 rank stands for 4 ranks: each computes what that one did" in traced.notes
+    network = {"star": {"hosts": 4}, "rate": "10 Gbit/s"}
+    result = sim.run({"network": network, "step": [traced.step]}).check()
+    step = result.report["steps"][0]
+    assert step["completed"] == 2
+    assert step["computed_seconds"] == pytest.approx(127e-6)
+    assert step["bytes"] == 4400
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('{"traceEvents": [{"ph": "X", "na', "is not a whole Chrome trace, perhaps because it is cut off"),
+        ('{"events": []}', "has no traceEvents"),
+        ("[1]", "has no traceEvents"),
+        ('{"traceEvents": []}', "has no ProfilerStep#"),
+        ('{"traceEvents": [{"ph": "X", "name": 3}]}', "an event has no name or no time"),
+        ("[" * 100_000, "is not a whole Chrome trace"),
+    ],
+)
+def test_bad_traces_end_in_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
+    file = tmp_path / "rank0.json"
+    file.write_text(text)
+    with pytest.raises(tributary.ConfigError, match=r"rank0\.json") as error:
+        sim.step_of_trace(file, ranks=2, protocol=PROTOCOL)
+    assert sentence in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_trace_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+    file = tmp_path / "rank0.json"
+    with file.open("wb") as out:
+        out.truncate(1 << 30)
+    with pytest.raises(tributary.ConfigError, match="has 1024 MiB, and at most 512 are read: record one step"):
+        sim.step_of_trace(file, ranks=2, protocol=PROTOCOL)
+
+
+RECORD = """
+import sys, torch, torch.distributed as dist
+from torch.profiler import profile, schedule
+
+dist.init_process_group("gloo", init_method="file://" + sys.argv[1] + ".store", rank=0, world_size=1)
+layers = torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(4)])
+model = torch.nn.parallel.DistributedDataParallel(layers, bucket_cap_mb=0.02)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+with profile(schedule=schedule(wait=1, warmup=1, active=1), record_shapes=True) as profiler:
+    for _ in range(3):
+        optimizer.zero_grad()
+        model(torch.randn(8, 64)).sum().backward()
+        optimizer.step()
+        profiler.step()
+profiler.export_chrome_trace(sys.argv[1])
+"""
+
+
+def test_a_trace_that_pytorch_has_recorded_is_read(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    file = tmp_path / "rank0.json"
+    subprocess.run([sys.executable, "-c", RECORD, str(file)], check=True, timeout=300, capture_output=True)
+    traced = sim.step_of_trace(file, ranks=4, protocol=PROTOCOL)
+    sums = [node for node in traced.step["node"] if node.get("collective") == "all_reduce"]
+    assert sum(node["bytes"] for node in sums) == 4 * 4 * (64 * 64 + 64)
+    assert len(sums) > 1
+    assert traced.step["node"][-1]["name"] == "optimizer"

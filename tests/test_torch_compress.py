@@ -1,0 +1,71 @@
+"""Gradients as codes of 8 bits: DDP's hook, error feedback, and checkpoints of what the codes have lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed; `make test-torch` installs it (5 GB)")
+
+import torch_rank_compress
+from conftest import Ranks
+from tributary.torch import Options
+from tributary.torch.compress import with_codes
+from tributary.torch.options import AT_HOSTS, AT_SWITCH
+
+
+@pytest.fixture
+def meet(tmp_path: Path) -> str:
+    """A file in which the ranks meet."""
+    return str(tmp_path / "meet")
+
+
+@pytest.mark.parametrize("protocol", [AT_SWITCH, AT_HOSTS])
+def test_all_ranks_have_the_same_parameters_after_every_step(ranks: Ranks, meet: str, protocol: str) -> None:
+    seen = ranks(torch_rank_compress.trains, 3, meet, protocol)
+    assert seen[0] == seen[1] == seen[2]
+    assert len(set(seen[0])) == 6
+
+
+def test_training_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(ranks: Ranks, meet: str, tmp_path: Path) -> None:
+    ends = ranks(torch_rank_compress.resumes, 2, meet, str(tmp_path))
+    assert ends[0] == ends[1]
+    whole, resumed, without = ends[0]
+    assert resumed == whole
+    assert without != whole
+
+
+def test_what_codes_lose_arrives_later(ranks: Ranks, meet: str) -> None:
+    for with_feedback, without in ranks(torch_rank_compress.feeds_back, 3, meet):
+        # What is left over after all steps is less than a code, and is divided by 200.
+        assert with_feedback < without / 20
+
+
+def test_what_does_not_fit_is_refused_with_a_sentence(ranks: Ranks, meet: str) -> None:
+    for bits, group, shape, name in ranks(torch_rank_compress.refuses, 2, meet):
+        assert bits == "gradients have codes of 8 bits, not 7"
+        assert group.startswith("the group 0 does not sum codes of 8 bits: make it with pg_options=")
+        assert (
+            shape == "the parameter weight has the shape [2, 3], and its state [3]: this is the state of another model"
+        )
+        assert name == "the model has no trained parameter other: this is the state of another model"
+
+
+@pytest.mark.parametrize(
+    ("options", "world_size", "chosen"),
+    [
+        ("", 8, {"numbers": "int8"}),
+        ("", 9, {"numbers": "int8", "down": "16"}),
+        ("numbers=int8,down=8", 9, {"numbers": "int8", "down": "8"}),
+        ("numbers=fixed,congestion_control=fixed", 2, {"numbers": "int8", "congestion_control": "fixed"}),
+    ],
+)
+def test_many_ranks_get_wider_sums_unless_options_say_otherwise(
+    options: str, world_size: int, chosen: dict[str, str]
+) -> None:
+    assert with_codes(Options(options=options), "int8", world_size).protocol_options == chosen
+
+
+def test_in_a_hosts_memory_nothing_is_lost(ranks: Ranks, meet: str) -> None:
+    ranks(torch_rank_compress.shares_memory, 2, meet)
