@@ -81,6 +81,42 @@ def test_people_see_which_ranks_are_awaited_and_what_flows(window: Browser, daem
     assert window.faults == []
 
 
+def test_people_find_a_job_among_many_and_see_what_has_ended(window: Browser, job: str) -> None:
+    daemon = Daemon()
+    names = [f"{job}-{kind}" for kind in ("apple", "pear", "plum")]
+    titles = "[...document.querySelectorAll('#jobs h2')].map((title) => title.innerText)"
+    last = "[...document.querySelectorAll('#jobs section')].at(-1)"
+    try:
+        with rank.connect(0, 1, daemon.address, f"{job}-over") as over:
+            over.all_reduce(np.ones(10, np.float32))
+        groups = [rank.connect(0, 1, daemon.address, name) for name in names]
+        window.open(f"http://{daemon.address}/")
+        window.await_text(names[2])
+        assert window.evaluate(titles) == names
+        # The last card is marked and selected, and it is still the same when all that was before it is gone.
+        window.evaluate(f"{last}.marked = true; getSelection().selectAllChildren({last}.querySelector('h2'))")
+        typed = "const input = document.getElementById('filter'); input.value = 'PLU'"
+        window.evaluate(f"{{ {typed}; input.dispatchEvent(new Event('input')); }}")
+        window.await_text("1 of 3")
+        assert window.evaluate(titles) == names[2:]
+        assert window.evaluate(f"{last}.marked") is True
+        assert window.evaluate("getSelection().toString()").strip() == names[2]
+        text = window.await_text("Ended in the last hour")
+        ended = text.split("Ended in the last hour")[1]
+        assert f"{job}-over" in ended
+        assert "127.0.0.1" in ended
+        assert "5 minutes ago" in text
+        about = window.evaluate("document.querySelector('#jobs .soft').innerText")
+        assert about.startswith("127.0.0.1, "), about
+        # Nothing was lost, so nothing is red.
+        assert window.evaluate("document.querySelectorAll('svg.bad').length") == 0
+        for group in groups:
+            group.close()
+        assert window.faults == []
+    finally:
+        daemon.stop()
+
+
 def test_the_page_loads_nothing_and_runs_nothing_but_its_own(daemon: Daemon) -> None:
     with urllib.request.urlopen(f"http://{daemon.address}/") as answer:
         page, headers = answer.read().decode(), answer.headers
@@ -105,6 +141,7 @@ class Liar(BaseHTTPRequestHandler):
     page = b""
     status: ClassVar[dict[str, Any]] = {}
     history: ClassVar[dict[str, Any]] = {}
+    ended: ClassVar[dict[str, Any]] = {}
 
     def do_GET(self) -> None:
         """Answer."""
@@ -112,7 +149,7 @@ class Liar(BaseHTTPRequestHandler):
             # Without the policy: what holds then holds by the page alone.
             self._say("text/html; charset=utf-8", self.page)
         else:
-            answer = self.status if self.path == "/status" else self.history
+            answer = {"/status": self.status, "/ended": self.ended}.get(self.path, self.history)
             self._say("application/json", json.dumps(answer).encode())
 
     def _say(self, kind: str, body: bytes) -> None:
@@ -138,7 +175,9 @@ def test_names_that_are_html_stay_text(window: Browser, daemon: Daemon, job: str
     entry["members"] = [entry["members"][0] | {"addr": EVIL, "state": EVIL}]
     status["jobs"] = [entry]
     status["switch"]["version"] = status["switch"]["listen"] = EVIL
+    over = {"protocol": EVIL, "world_size": 1, "ended_s_ago": 1.0, "lasted_s": 1.0, "goodput_bytes": 1}
     Liar.status, Liar.history = status, history
+    Liar.ended = {"ended": [over | {"name": EVIL, "client": EVIL, "end": EVIL, "why": EVIL}]}
     with ThreadingHTTPServer(("127.0.0.1", 0), Liar) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         window.open(f"http://127.0.0.1:{server.server_address[1]}/")

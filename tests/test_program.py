@@ -311,6 +311,18 @@ def test_top_shows_which_rank_the_others_wait_for(daemon: Daemon, job: str) -> N
             pool.submit(group.close)
 
 
+def test_top_and_status_say_whose_jobs_are_here_and_which_have_ended(daemon: Daemon, job: str) -> None:
+    with rank.connect(0, 1, daemon.address, job):
+        entry = program.await_job(daemon, job, lambda entry: entry["state"] == "running")
+        assert entry["client"] == "127.0.0.1"
+    [line] = [
+        line
+        for line in program.run("top", "--switch", daemon.address, "--once").stdout.splitlines()
+        if line.startswith(f"{job} of 127.0.0.1 ended ")
+    ]
+    assert line.endswith("ago (left)")
+
+
 def test_top_of_no_switch_and_an_interval_of_nothing_are_sentences() -> None:
     assert "127.0.0.1:9" in program.sentence(program.run("top", "--switch", "127.0.0.1:9"))
     refused = program.run("top", "--switch", "127.0.0.1:9", "--interval", "0s")

@@ -94,6 +94,6 @@ def test_prometheus_sees_loss_a_straggler_a_dead_rank_and_unauthorised_clients(t
     assert 1 <= seen["lost"] <= 3
     assert "TributaryMemberLost" in seen["alerts"]
     assert {"lossy", "slow", "stuck"} <= set(seen["jobs"])
-    # Of 100 results for each of three ranks about six are lost, and asked for again.
-    assert 0.005 < seen["resent"] < 0.5
+    # Of 100 results about two are lost, and asked for again.
+    assert 0.002 < seen["resent"] < 0.16
     assert seen["series"] < 400

@@ -129,7 +129,7 @@ def watch(folder: Path) -> None:
         seen = {
             "rules": {rule["name"]: rule["health"] for rule in prometheus.get("rules")["groups"][0]["rules"]},
             "lost": prometheus.value("tributary_jobs_members_lost_total"),
-            "resent": prometheus.value(f"sum({RESENDS}) / sum(tributary_jobs_blocks_total)"),
+            "resent": prometheus.value(f"sum({RESENDS}) / sum(tributary_jobs_contributions_total)"),
             "alerts": sorted({series["metric"]["alertname"] for series in prometheus.query("ALERTS")}),
             "jobs": sorted({series["metric"]["name"] for series in prometheus.query("tributary_job_info")}),
             "series": int(prometheus.value('count({job="tributary",__name__=~"tributary_.*"})')),

@@ -1,11 +1,13 @@
 //! Values that flags of several commands have: a switch, `HOST:PORT` or `HOST` alone for the default port; memory; and times.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::io;
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use tributary_control::config::SwitchConfigFile;
 use tributary_control::quantity::{self, Bytes};
+use tributary_net::client;
 use tributary_net::switch_daemon::SwitchOptions;
 
 use crate::failure::Failure;
@@ -34,12 +36,15 @@ pub fn one_of(names: impl IntoIterator<Item = &'static str>) -> String {
     format!("it is one of {}", names.into_iter().collect::<Vec<_>>().join(", "))
 }
 
-/// The first address of a switch that was parsed.
+/// The address of a switch that was parsed.
 pub fn resolve(switch: &str) -> Result<SocketAddr, Failure> {
-    let found = switch.to_socket_addrs().ok().and_then(|mut found| found.next());
-    found.ok_or_else(|| {
+    client::resolve(switch).map_err(|error| {
         let name = switch.rsplit_once(':').map_or(switch, |(name, _)| name);
-        Failure::new(format!("the name '{name}' is unknown: write the address as numbers, or add it to /etc/hosts"))
+        let why = match error.kind() {
+            io::ErrorKind::InvalidInput => format!("'{name}': {error}"),
+            _ => format!("the name '{name}' is unknown: write the address as numbers, or add it to /etc/hosts"),
+        };
+        Failure::new(why)
     })
 }
 

@@ -40,6 +40,17 @@ impl Announcer {
     }
 }
 
+/// A time in the largest unit of which there is one, and the next smaller one.
+pub fn duration(seconds: f64) -> String {
+    let whole = seconds as u64;
+    match whole {
+        0..60 => format!("{seconds:.0} s"),
+        60..3_600 => format!("{} min", whole / 60),
+        3_600..86_400 => format!("{} h {} min", whole / 3_600, whole / 60 % 60),
+        _ => format!("{} d {} h", whole / 86_400, whole / 3_600 % 24),
+    }
+}
+
 /// The text without characters that control a terminal, which others may have put into names and reasons.
 pub fn printable(text: &str) -> String {
     let escape = |c: char| if c.is_control() && c != '\n' { c.escape_default().to_string() } else { c.to_string() };

@@ -12,7 +12,7 @@ use crate::levels::Child;
 use crate::membership::MemberState;
 use crate::membership::pending_job::PendingJob;
 use crate::membership::running_job::RunningJob;
-use crate::names::JobName;
+use crate::names::{Client, JobName};
 use crate::servers::ServerAddr;
 
 /// The phase of a job.
@@ -92,6 +92,8 @@ pub struct JobView {
     pub name: JobName,
     /// The job's id; `None` while ranks are still coming.
     pub id: Option<JobId>,
+    /// The client that is charged for the job, where that is known.
+    pub client: Option<Client>,
     /// The job's phase.
     pub phase: Phase,
     /// The protocol that the switch runs for the job.
@@ -153,6 +155,7 @@ pub(crate) fn running_view(job: &RunningJob) -> JobView {
     JobView {
         name: job.plan.name.clone(),
         id: Some(job.plan.config.job),
+        client: Some(job.client.clone()),
         phase: phase(job, !missing.is_empty()),
         protocol: job.plan.protocol,
         operators: job.plan.config.options.operators(),
@@ -189,6 +192,7 @@ pub(crate) fn pending_view(name: &JobName, job: &PendingJob, shards: u16) -> Job
     JobView {
         name: name.clone(),
         id: None,
+        client: Some(job.client.clone()),
         phase: Phase::Forming,
         protocol: wish.protocol,
         operators: wish.options.operators(),

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use tributary_proto::contract::protocol::Placement;
+use tributary_proto::contract::time::Span;
 use tributary_proto::protocols;
 
 /// Ranks in a sentence: `rank 3`, `ranks 0, 1, 5`, or the first sixteen and how many more.
@@ -43,6 +44,11 @@ pub(crate) fn for_fabrics() -> Vec<&'static str> {
     all.map(|protocol| protocol.name).collect()
 }
 
+/// A time in seconds, without the digits that binary fractions add: 100 us are 0.0001 s.
+pub(crate) fn seconds(span: Span) -> f64 {
+    span.0 as f64 / 1e12
+}
+
 /// A number of bytes with a unit.
 pub(crate) struct HumanBytes(pub u64);
 
@@ -67,6 +73,12 @@ mod tests {
         let long = printable(&"\u{1b}".repeat(100_000));
         assert!(long.len() < 1_100 && long.ends_with('…'), "{}", long.len());
         assert_eq!(printable("ordinary words, 'ä'"), "ordinary words, 'ä'");
+    }
+
+    #[test]
+    fn a_time_has_the_digits_that_a_person_wrote() {
+        assert_eq!(seconds(Span::from_micros(100)).to_string(), "0.0001");
+        assert_eq!(seconds(Span::from_millis(300)).to_string(), "0.3");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::harness::{MIB, TestSwitch, name, request, secs};
 use tributary_control::{JoinRequest, Limits, Phase, Quota, Refusal};
 use tributary_proto::contract::ids::{JobId, JobKey};
+use tributary_proto::contract::protocol::{Placement, Protocol};
 use tributary_proto::contract::time::Span;
 use tributary_proto::protocols;
 
@@ -36,6 +37,23 @@ fn the_ranks_that_wait_learn_at_once_why_another_was_refused() {
     switch.carry_out();
     assert_eq!(switch.answer(waits), Err(Refusal::RankRefused { job, rank: 1, why: why.to_string() }));
     assert!(switch.waits(other), "another job waits on");
+}
+
+#[test]
+fn ranks_whose_packets_go_to_each_other_come_by_one_family_of_addresses() {
+    let mixed = |protocol: &'static Protocol, rank| {
+        let addr = if rank == 1 { "[fd00::1]:40001".parse().unwrap() } else { request(rank, 2, 1).addr };
+        JoinRequest { protocol, options: protocol.options.defaults(), addr, ..request(rank, 2, 1) }
+    };
+    let sums_at = |placement| protocols::ALL.iter().find(|protocol| protocol.placement == placement).unwrap();
+    let mut switch = TestSwitch::new(64 * MIB);
+    for ticket in [0, 1].map(|rank| switch.join("a", mixed(sums_at(Placement::Hosts), rank))) {
+        let (code, sentence) = switch.refusal(ticket);
+        assert_eq!(code, "disagreement");
+        assert!(sentence.contains("from rank to rank: rank 0 says IPv4; rank 1 says IPv6"), "{sentence}");
+    }
+    let tickets = [0, 1].map(|rank| switch.join("b", mixed(sums_at(Placement::Trees), rank)));
+    assert!(switch.answer(tickets[0]).is_ok(), "a switch sends to both");
 }
 
 #[test]

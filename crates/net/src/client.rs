@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::env::{self, VarError};
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -24,6 +24,25 @@ use crate::api::{
     RetireBody, StandingBody, SwitchJoinBody, SwitchJoinReply, SwitchLeaveBody, WatchBody, hex, version,
 };
 use crate::rendezvous::{Departed, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
+
+/// The address of a switch from its name, `HOST:PORT`: of several, the first at which something listens.
+pub fn resolve(switch: &str) -> io::Result<SocketAddr> {
+    /// The time for each address of a name that has several.
+    const EACH: Duration = Duration::from_secs(2);
+    let wrong = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, why.to_owned());
+    let (host, port) = switch.rsplit_once(':').ok_or_else(|| wrong("write HOST:PORT"))?;
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    if host.contains('%') {
+        return Err(wrong(
+            "an address with an interface (%) is valid on one link only: name another address of the switch",
+        ));
+    }
+    let port: u16 = port.parse().map_err(|_| wrong("the port is a number from 1 to 65535"))?;
+    let found: Vec<SocketAddr> = (host, port).to_socket_addrs()?.collect();
+    let listens = |address: &&SocketAddr| TcpStream::connect_timeout(address, EACH).is_ok();
+    let chosen = if found.len() > 1 { found.iter().find(listens) } else { None };
+    chosen.or(found.first()).copied().ok_or_else(|| io::ErrorKind::NotFound.into())
+}
 
 /// Why a call to a switch failed: one sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -346,6 +365,18 @@ impl Token {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_stands_for_the_address_that_listens_and_one_of_a_link_is_refused() {
+        assert_eq!(resolve("127.0.0.1:5").unwrap(), ([127, 0, 0, 1], 5).into());
+        assert_eq!(resolve("[::1]:5").unwrap(), "[::1]:5".parse().unwrap());
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        // Whether the name has one address here or two, of which nothing listens at the other.
+        assert_eq!(resolve(&format!("localhost:{}", address.port())).unwrap(), address);
+        assert!(resolve("[fe80::1%e0]:5").unwrap_err().to_string().contains("one link only"));
+        assert!(resolve("nobody.invalid:5").is_err());
+    }
 
     #[test]
     fn a_token_is_one_word_and_is_not_printed() {

@@ -263,6 +263,9 @@ pub struct JobStatus {
     pub name: String,
     /// The job's id in packets; none while the job forms.
     pub id: Option<u16>,
+    /// The client that is charged for the job: a tenant, or an address. Only where jobs are formed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
     /// `forming`, `installing`, `running`, `ending`, `failed` or `superseded`; `docs/control.md` says when.
     pub state: String,
     /// The protocol that the switch runs for the job.

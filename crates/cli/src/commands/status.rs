@@ -13,7 +13,7 @@ use tributary_net::status::{
 
 use crate::failure::Failure;
 use crate::flags::{parse_switch, resolve};
-use crate::output::{self, Table, list};
+use crate::output::{self, Table, duration, list};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -96,6 +96,7 @@ fn text(status: &SwitchStatus) -> String {
         return lines.join("\n");
     }
     lines.push(jobs(&status.jobs));
+    lines.extend(usage(&status.jobs));
     lines.extend(status.jobs.iter().flat_map(levels));
     lines.extend(status.jobs.iter().flat_map(servers));
     lines.extend(status.jobs.iter().filter(|job| !job.operators.is_empty()).map(operators));
@@ -278,6 +279,19 @@ fn jobs(jobs: &[JobStatus]) -> String {
     table.render()
 }
 
+/// What each client has, where several have jobs.
+fn usage(jobs: &[JobStatus]) -> Vec<String> {
+    let mut clients: BTreeMap<&str, (usize, u64)> = BTreeMap::new();
+    for job in jobs {
+        let (count, bytes) = clients.entry(job.client.as_deref().unwrap_or_default()).or_default();
+        (*count, *bytes) = (*count + 1, *bytes + job.memory_bytes);
+    }
+    let line = |(client, (count, bytes)): (&str, (usize, u64))| {
+        format!("{client} has {count} job{}, {:.1} MiB", if count == 1 { "" } else { "s" }, mib(bytes))
+    };
+    if clients.len() > 1 { clients.into_iter().map(line).collect() } else { Vec::new() }
+}
+
 /// Which switches are above and below, for jobs on several switches.
 fn levels(job: &JobStatus) -> Vec<String> {
     let last_seen = |ago: Option<f64>| ago.map(|ago| format!(", last seen {ago:.1} s ago")).unwrap_or_default();
@@ -327,16 +341,6 @@ fn counts(counts: &BTreeMap<String, u64>) -> String {
 
 fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
-}
-
-fn duration(seconds: f64) -> String {
-    let whole = seconds as u64;
-    match whole {
-        0..60 => format!("{seconds:.0} s"),
-        60..3_600 => format!("{} min", whole / 60),
-        3_600..86_400 => format!("{} h {} min", whole / 3_600, whole / 60 % 60),
-        _ => format!("{} d {} h", whole / 86_400, whole / 3_600 % 24),
-    }
 }
 
 #[cfg(test)]

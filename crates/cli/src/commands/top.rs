@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use tributary_net::client;
 use tributary_net::history::{History, JobHistory, Straggler};
+use tributary_net::status::{Ended, EndedJob};
 
 use crate::failure::Failure;
 use crate::flags::{parse_switch, parse_time, resolve};
-use crate::output::{self, Table, list};
+use crate::output::{self, Table, duration, list};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -21,14 +22,16 @@ Examples:
 COLLECTIVE is the one that ranks are in, by its number in the job, or how many are done; a line
 below says who has not begun one that others are in. STILL FOR is how long no sum was completed
 while some rank is waited for; WAITS FOR are those ranks. SLOW are the ranks that the others
-waited for in the last minute, and in how many of all samples. The switch takes one sample a
-second, and keeps them: --json has goodput and packets of no use sample by sample, and
-http://SWITCH shows the same as a page. Ranks of one speed are waited for about equally often, a
-straggler nearly always. Where stdout is not a terminal, screens follow one another. Ctrl-C ends
-it.";
+waited for in the last minute, and in how many of all samples. The last jobs that ended stand
+below: status --ended has all of the last hour. The switch takes one sample a second, and keeps
+them: --json has goodput and packets of no use sample by sample, and http://SWITCH shows the same
+as a page. Ranks of one speed are waited for about equally often, a straggler nearly always. Where
+stdout is not a terminal, screens follow one another. Ctrl-C ends it.";
 
 /// The most ranks that the table names as slow.
 const SLOWEST: usize = 3;
+/// The most ended jobs below the table.
+const LAST_ENDED: usize = 5;
 /// Moves the cursor to the corner and clears the screen.
 const CLEAR: &str = "\x1b[H\x1b[J";
 
@@ -58,7 +61,11 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
 pub fn run(args: Args) -> Result<(), Failure> {
     let switch = resolve(&args.switch)?;
     loop {
-        show(&args, switch, &client::history(switch)?)?;
+        let history = client::history(switch)?;
+        match args.json {
+            true => output::json(&history)?,
+            false => show(&args, &screen(switch, &history, &client::ended(switch)?))?,
+        }
         if args.once {
             return Ok(());
         }
@@ -66,19 +73,14 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-fn show(args: &Args, switch: SocketAddr, history: &History) -> io::Result<()> {
-    if args.json {
-        return output::json(history);
+fn show(args: &Args, screen: &str) -> io::Result<()> {
+    if !args.once && io::stdout().is_terminal() {
+        write!(io::stdout(), "{CLEAR}")?;
     }
-    let screen = screen(switch, history);
-    if args.once || !io::stdout().is_terminal() {
-        return output::line(&screen);
-    }
-    write!(io::stdout(), "{CLEAR}")?;
-    output::line(&screen)
+    output::line(screen)
 }
 
-fn screen(switch: SocketAddr, History { switch: own, jobs, .. }: &History) -> String {
+fn screen(switch: SocketAddr, History { switch: own, jobs, .. }: &History, past: &Ended) -> String {
     let mut lines = vec![format!(
         "switch {switch}: in {:.2} Gbit/s, out {:.2} Gbit/s, {} packets lost in its buffers, {} jobs",
         last(&own.rx_gbps),
@@ -90,7 +92,16 @@ fn screen(switch: SocketAddr, History { switch: own, jobs, .. }: &History) -> St
         lines.extend([String::new(), table(jobs)]);
         lines.extend(jobs.iter().filter_map(|job| job.operation.as_ref()?.who_lacks(&job.name)));
     }
+    if !past.ended.is_empty() {
+        lines.push(String::new());
+        lines.extend(past.ended.iter().take(LAST_ENDED).map(ended));
+    }
     lines.join("\n")
+}
+
+fn ended(job: &EndedJob) -> String {
+    let why = job.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+    format!("{} of {} ended {} ago ({}){why}", job.name, job.client, duration(job.ended_s_ago), job.end)
 }
 
 fn last(rates: &[f64]) -> f64 {

@@ -6,7 +6,7 @@ use tributary_proto::contract::{config::JobConfig, time::Span};
 
 use crate::admission::operator_act::OperatorAct;
 use crate::names::{BadName, Client, JobName};
-use crate::wording::{HumanBytes, Ranks, for_fabrics};
+use crate::wording::{HumanBytes, Ranks, for_fabrics, seconds};
 
 /// Why a join or a leave was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -180,7 +180,7 @@ pub enum Refusal {
     /// The rendezvous is over, and some ranks did not come.
     #[error(
         "{} of {world_size} did not come within {} s (job '{job}'): start {}, or look why {} not reach the switch",
-        Ranks(missing), waited.as_secs_f64(), if missing.len() == 1 { "it" } else { "them" },
+        Ranks(missing), seconds(*waited), if missing.len() == 1 { "it" } else { "them" },
         if missing.len() == 1 { "it does" } else { "they do" }
     )]
     NotComing {
@@ -331,7 +331,7 @@ pub enum Refusal {
         ours: u16,
     },
     /// The parent switch has not answered in time.
-    #[error("the parent switch has not said within {} s who else has come to job '{job}': check whether it is running", waited.as_secs_f64())]
+    #[error("the parent switch has not said within {} s who else has come to job '{job}': check whether it is running", seconds(*waited))]
     ParentSilent {
         /// The job.
         job: JobName,

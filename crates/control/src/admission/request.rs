@@ -123,11 +123,19 @@ enum Setting {
     Elements,
     Options,
     Trees,
+    AddressFamily,
 }
 
 impl Setting {
-    const ALL: [Setting; 6] =
-        [Setting::WorldSize, Setting::Protocol, Setting::Slots, Setting::Elements, Setting::Options, Setting::Trees];
+    const ALL: [Setting; 7] = [
+        Setting::WorldSize,
+        Setting::Protocol,
+        Setting::Slots,
+        Setting::Elements,
+        Setting::Options,
+        Setting::Trees,
+        Setting::AddressFamily,
+    ];
 
     fn name(self) -> &'static str {
         match self {
@@ -137,6 +145,7 @@ impl Setting {
             Setting::Elements => "the elements per packet",
             Setting::Options => "the protocol's options",
             Setting::Trees => "the number of trees",
+            Setting::AddressFamily => "the address family, and their packets go from rank to rank",
         }
     }
 
@@ -152,6 +161,9 @@ impl Setting {
                 Some(options.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" "))
             }
             Setting::Trees => request.trees.map(|trees| trees.to_string()),
+            // Where a switch sums, it sends to both.
+            Setting::AddressFamily => (request.protocol.placement == Placement::Hosts)
+                .then(|| if request.addr.ip().to_canonical().is_ipv4() { "IPv4" } else { "IPv6" }.to_owned()),
         }
     }
 }

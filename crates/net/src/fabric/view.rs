@@ -141,6 +141,7 @@ fn job_view(report: &ShardReport, installed: &InstalledReport, now: Time) -> Job
     JobView {
         name: job.job.name.clone(),
         id: Some(config.job),
+        client: None,
         phase: Phase::Running,
         protocol: job.job.protocol,
         operators: config.options.operators(),

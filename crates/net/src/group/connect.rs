@@ -1,7 +1,7 @@
 //! How a worker becomes a member: it looks up the path, joins, and tests the path with a packet of full length.
 
 use std::io;
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,6 +20,7 @@ use super::error::ConnectError;
 use super::link::{Link, Trees};
 use super::options::{ConnectOptions, GroupInfo};
 use crate::challenge;
+use crate::client;
 use crate::os::{self, Clock, Waker};
 use crate::pool_size;
 use crate::rendezvous::{JoinAnswer, JoinError, JoinRequest, Rendezvous};
@@ -105,11 +106,9 @@ pub(super) fn join(
     challenge::answering(&socket, incarnation, || rendezvous.join(request))
 }
 
-/// The first address of the switch's name.
+/// The address of the switch.
 pub fn resolve(switch: &str) -> Result<SocketAddr, ConnectError> {
-    let error = |source| ConnectError::Resolve { switch: switch.to_string(), source };
-    let mut addresses = switch.to_socket_addrs().map_err(error)?;
-    addresses.next().ok_or_else(|| error(io::ErrorKind::NotFound.into()))
+    client::resolve(switch).map_err(|source| ConnectError::Resolve { switch: switch.to_string(), source })
 }
 
 pub(super) fn request(options: &ConnectOptions, round_trip: Duration, path: &Path, udp: &UdpPort) -> JoinRequest {

@@ -214,6 +214,7 @@ fn job_status(now: Time, view: JobView, samples: &ShardSamples, listen: SocketAd
     JobStatus {
         name: view.name.as_str().to_owned(),
         id: view.id.map(|id| id.0),
+        client: view.client.map(|client| client.to_string()),
         state: view.phase.name().to_owned(),
         protocol: view.protocol.name.to_owned(),
         operators: OperatorStatus::all(&view.operators),

@@ -5,6 +5,7 @@ use tributary_proto::contract::config::{Below, JobConfig, Parent};
 use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::host::Host;
 use tributary_proto::contract::ids::{ChildId, GroupId, PortId, Rank, TreeId};
+use tributary_proto::contract::metric::MetricValue;
 use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
 use tributary_proto::contract::pipeline::Pipeline;
 use tributary_proto::contract::switch::{NoQueues, Verdict};
@@ -178,5 +179,42 @@ fn with_two_levels_a_result_lost_before_the_leaf_is_sent_at_the_first_question()
             }
             ranks.receive(&result);
         }
+    }
+}
+
+/// Two slots and two ranks. Rank 0 asks for the first slot's result again after it has answered the second slot's, which
+/// left later; or before that, when the result may still be on its way.
+#[test]
+fn a_result_counts_as_lost_once_its_member_has_answered_a_later_one() {
+    let job = job(2, 2, K as u16);
+    for overtaken in [false, true] {
+        let mut switch = pipelines(Values::Elements, &job, 2).remove(0);
+        let mut hosts = [host(&job, 0), host(&job, 1)];
+        let packets_of = |host: &mut Box<dyn Host>| -> Vec<Vec<u8>> {
+            let mut buf = vec![0; 64];
+            std::iter::from_fn(|| host.poll_transmit(Time::ZERO, &mut buf).map(|sent| buf[..sent.len].to_vec()))
+                .collect()
+        };
+        let at = |round: u64| Time::ZERO + ROUND.times(round);
+        let updates = [0, 1].map(|rank: usize| {
+            hosts[rank].submit(Time::ZERO, collective(rank as u16, 0, 4 * K, false)).unwrap();
+            packets_of(&mut hosts[rank])
+        });
+        let mut results = Vec::new();
+        for (slot, (first, second)) in (0..2).zip(updates[0].iter().zip(&updates[1])) {
+            process(&mut switch, at(slot), PortId(0), first);
+            results.push(process(&mut switch, at(slot), PortId(1), second).1);
+        }
+        if overtaken {
+            let packet = Packet { bytes: &results[1], wire_len: results[1].len(), ecn: Ecn::NotCapable };
+            hosts[0].handle_packet(at(2), Addr::Switch(TreeId(0)), packet).unwrap();
+            let next = packets_of(&mut hosts[0]);
+            assert_eq!(process(&mut switch, at(2), PortId(0), &next[0]).0, Verdict::Consume);
+        }
+        assert_eq!(process(&mut switch, at(20), PortId(0), &updates[0][0]).0, Verdict::Port(PortId(0)));
+        let metrics = switch.report(job.job).expect("the job").machine.expect("its machine").metrics;
+        let value = |name: &str| metrics.iter().find(|metric| metric.name == name).expect(name).value;
+        assert_eq!(value("unicast_resends"), MetricValue::Counter(1));
+        assert_eq!(value("lost_results"), MetricValue::Counter(overtaken.into()), "overtaken: {overtaken}");
     }
 }

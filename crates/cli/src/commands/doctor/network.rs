@@ -1,5 +1,6 @@
 //! The network: buffers and offloads of sockets here, and the path to a switch.
 
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -88,12 +89,13 @@ fn path(address: SocketAddr) -> Check {
 fn control(address: SocketAddr) -> Vec<Check> {
     let start = Instant::now();
     if let Err(error) = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
-        let remedy = format!(
-            "start `tributary switch --listen {}:{}` there, or open TCP and UDP port {} in its firewall",
-            if address.is_ipv4() { "0.0.0.0" } else { "[::]" },
-            address.port(),
-            address.port()
-        );
+        let (port, all) = (address.port(), if address.is_ipv4() { "0.0.0.0" } else { "[::]" });
+        let remedy = match error.kind() {
+            io::ErrorKind::ConnectionRefused => {
+                format!("the host answers: start `tributary switch --listen {all}:{port}` there, or name its port")
+            }
+            _ => format!("the host is down or TCP is dropped: let TCP and UDP port {port} through the firewalls"),
+        };
         return vec![Check::fail("TCP", format!("{address} does not answer: {error}"), remedy)];
     }
     let tcp = Check::ok("TCP", format!("connected in {:.2} ms", start.elapsed().as_secs_f64() * 1e3));
@@ -106,7 +108,12 @@ fn control(address: SocketAddr) -> Vec<Check> {
                 true => Check::ok("switch", found),
                 false => Check::warn("switch", found, format!("run the same version on both sides; this is {ours}")),
             };
-            vec![tcp, same]
+            let parent = status.switch.parent_failure.map(|why| {
+                let parent = status.switch.parent.map_or_else(String::new, |parent| parent.to_string());
+                let remedy = format!("start the switch at {parent} again: jobs are formed there");
+                Check::fail("parent switch", format!("{parent} is down: {why}"), remedy)
+            });
+            [tcp, same].into_iter().chain(parent).collect()
         }
         Err(error) => {
             vec![tcp, Check::fail("switch", error.to_string(), "is it a tributary switch that listens there?")]

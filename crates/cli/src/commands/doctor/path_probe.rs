@@ -3,7 +3,7 @@
 use tributary_net::group::{Group, PathReport};
 
 use super::Check;
-use super::smoke::{job, options};
+use super::smoke::{job, options, remedy};
 
 const MARKS: &str = "ECN";
 const ORDER: &str = "order";
@@ -16,7 +16,10 @@ pub fn checks(switch: &str) -> Vec<Check> {
     });
     match report {
         Ok(report) => vec![marks(&report), order(&report)],
-        Err(sentence) => vec![Check::fail(MARKS, sentence, "open the switch's UDP ports in the firewalls on the way")],
+        Err(sentence) => {
+            let remedy = remedy(&sentence);
+            vec![Check::fail(MARKS, sentence, remedy)]
+        }
     }
 }
 

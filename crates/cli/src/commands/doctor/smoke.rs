@@ -72,9 +72,17 @@ pub fn at(switch: &str) -> Check {
             )
         }
         Err(sentence) => {
-            let remedy = "if TCP works and UDP does not, open the switch's UDP ports in the firewalls on the way";
+            let remedy = remedy(&sentence);
             Check::fail(NAME, sentence, remedy)
         }
+    }
+}
+
+/// What to do where TCP works and a job does not.
+pub fn remedy(sentence: &str) -> &'static str {
+    match sentence.contains("(NAT)") {
+        true => "run the process in the network of its host, or route without translation",
+        false => "TCP works; if UDP does not, let the switch's UDP ports through the firewalls, in both directions",
     }
 }
 

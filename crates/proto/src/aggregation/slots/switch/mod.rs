@@ -20,7 +20,7 @@ use crate::aggregation::missing_ranks::{MissingRanks, Neighbour};
 use crate::aggregation::ordered::{Arrangement, VectorFormat};
 use crate::contract::config::{Parent, SwitchConfig};
 use crate::contract::drop_reason::DropReason;
-use crate::contract::ids::{GroupId, PortId};
+use crate::contract::ids::{ChildId, GroupId, PortId};
 use crate::contract::metric::Metric;
 use crate::contract::packet::PacketMut;
 use crate::contract::protocol::ShardShape;
@@ -84,6 +84,9 @@ struct Counters {
     blocks_completed: u64,
     contributions: u64,
     unicast_resends: u64,
+    lost_results: u64,
+    /// When the latest result was complete that a child has answered with its next contribution, by child.
+    answered: Vec<Time>,
     /// How the last block was combined, if the protocol's packets tell the order.
     order: Option<u32>,
     work: Work,
@@ -92,14 +95,23 @@ struct Counters {
 exclude_from_state!(Counters);
 
 impl Counters {
+    /// A child asks for a result again. It has lost it if it has answered a later result: results reach a child in the
+    /// order in which they leave. If it has not, its timeout may have come too early.
+    fn count_resend(&mut self, child: ChildId, completed_at: Time) {
+        self.unicast_resends += 1;
+        self.lost_results += u64::from(completed_at < self.answered[child.index()]);
+    }
+
     fn metrics(&self) -> Vec<Metric> {
         let resends = Metric::counter("unicast_resends", self.unicast_resends, "Results sent again to single members.");
+        let help = "Results sent again to members that had answered a later one: those were lost.";
+        let lost = Metric::counter("lost_results", self.lost_results, help);
         let order = self.order.map(|order| {
             let help =
                 "The expression that the last block was summed by, as the number that ranks report in hexadecimal.";
             Metric::gauge("order", order.into(), help)
         });
-        [resends].into_iter().chain(order).collect()
+        [resends, lost].into_iter().chain(order).collect()
     }
 }
 
@@ -128,7 +140,7 @@ impl<D: Dialect> SlotSwitch<D> {
             pool: Pool::new(values, config),
             notices: Notices::new(config),
             missing_ranks: MissingRanks::new(config),
-            counters: Counters::default(),
+            counters: Counters { answered: vec![Time::ZERO; config.members.len()], ..Counters::default() },
         }
     }
 
@@ -188,7 +200,8 @@ impl<D: Dialect> SlotSwitch<D> {
     ) -> Result<Answer, DropReason> {
         let &Contribution { header, kind, elements, ingress, position, .. } = brought;
         let current = self.pool.get(version);
-        let (relation, state) = (Relation::of(header.phase, current.phase), current.state);
+        let (relation, state, completed_at) =
+            (Relation::of(header.phase, current.phase), current.state, current.completed_at);
         let same_spec = current.block.spec == header.spec && current.block.kind == kind;
         let lacks =
             |elements: u32| elements == 0 && kind == Kind::Update && header.spec.primitive.sole_source().is_some();
@@ -214,7 +227,7 @@ impl<D: Dialect> SlotSwitch<D> {
             }
             Action::ResendResult | Action::ResendPartial if !same_block => Err(DropReason::BadLength),
             Action::ResendResult => {
-                self.counters.unicast_resends += 1;
+                self.counters.count_resend(header.wid, completed_at);
                 Ok(self.answer_again(version, header.wid, ingress, packet))
             }
             // Only the subtree that the child's vector belongs to: where queues are short, a burst of all subtrees
@@ -244,6 +257,8 @@ impl<D: Dialect> SlotSwitch<D> {
             self.pool.add(version, header, position, &packet.bytes[Self::HEADER_LEN..packet.len], format)
         };
         self.counters.contributions += 1;
+        let answered = &mut self.counters.answered[header.wid.index()];
+        *answered = self.pool.before(version).max(*answered);
         let work = &mut self.counters.work;
         if count == 1 {
             work.copied += u64::from(elements);
@@ -297,6 +312,7 @@ impl<D: Dialect> Switch for SlotSwitch<D> {
             + self.partials.capacity() * size_of::<Partial>()
             + self.answers.capacity() * size_of::<(VersionId, Verdict)>()
             + heap_bytes(&self.members)
+            + heap_bytes(&self.counters.answered)
             + self.notices.memory_bytes()
             + self.missing_ranks.memory_bytes()
     }

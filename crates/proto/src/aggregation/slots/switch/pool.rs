@@ -121,6 +121,12 @@ impl<D: Dialect> Pool<D> {
         shadow.phase == phase.wrapping_sub(1) && matches!(shadow.state, State::Complete | State::Unused)
     }
 
+    /// When the result of the slot's phase before this version's was complete; zero if there was none.
+    #[inline]
+    pub fn before(&self, id: VersionId) -> Time {
+        self.versions[id.0 ^ 1].completed_at
+    }
+
     /// The position of a child's subtree, if the child brings such a subtree.
     #[inline]
     pub fn position(&self, wid: ChildId, subtree: u16) -> Option<usize> {
