@@ -17,12 +17,12 @@ from tributary import _core, sim
 PROTOCOL = _core.protocols()[0]
 
 
-def event(name: str, ts: float, dur: float, cat: str = "cpu_op", **args: Any) -> dict[str, Any]:
-    return {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur, "args": args}
+def event(name: str, ts: float, dur: float, cat: str = "cpu_op", args: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur, "args": args or {}}
 
 
-def annotation(name: str, ts: float, dur: float, **args: Any) -> dict[str, Any]:
-    return event(name, ts, dur, "user_annotation", **args)
+def annotation(name: str, ts: float, dur: float, args: dict[str, Any] | None = None) -> dict[str, Any]:
+    return event(name, ts, dur, "user_annotation", args)
 
 
 #: A step from 100 us to 400 us: forward, two buckets during backward, the optimizer. Nested operators count once, and
@@ -32,12 +32,12 @@ STEP = [
     annotation("ProfilerStep#2", 100, 300),
     event("aten::linear", 110, 50),
     event("aten::addmm", 120, 20),
-    event("c10d::allreduce_", 200, 5, **{"Input Dims": [[[1000]], []]}),
-    annotation("gloo:all_reduce", 201, 90, **{"Input Dims": [[1000]], "Input type": ["c10::BFloat16"]}),
+    event("c10d::allreduce_", 200, 5, args={"Input Dims": [[[1000]], []]}),
+    annotation("gloo:all_reduce", 201, 90, {"Input Dims": [[1000]], "Input type": ["c10::BFloat16"]}),
     event("aten::mul", 210, 40),
     event("autograd::engine::evaluate_function", 255, 12),
-    event("c10d::allreduce_", 260, 5, **{"Input Dims": [[[20, 30]], []]}),
-    event("c10d::gather_", 262, 1, **{"Input Dims": [[[7]], []]}),
+    event("c10d::allreduce_", 260, 5, args={"Input Dims": [[[20, 30]], []]}),
+    event("c10d::gather_", 262, 1, args={"Input Dims": [[[7]], []]}),
     annotation("Optimizer.step#SGD.step", 300, 80),
     event("aten::add_", 310, 30),
     event("Memcpy DtoH", 311, 1, "gpu_memcpy"),
