@@ -10,8 +10,8 @@ use tributary_numeric::{DType, ReduceOp, native};
 
 use crate::ranks::{PATIENCE, bits, expected, join, lent, name};
 
-/// The memory of the leaders, as their network.
-struct Between(Group);
+/// The memory of the leaders, as their network, in which results come late at some hosts.
+struct Between(Group, Duration);
 
 impl Network for Between {
     type Error = LocalError;
@@ -29,6 +29,7 @@ impl Network for Between {
     }
 
     fn wait(&self, pending: Pending) -> Result<(), LocalError> {
+        thread::sleep(self.1);
         pending.wait(PATIENCE).expect("it ends")
     }
 
@@ -39,17 +40,26 @@ impl Network for Between {
 
 /// Calls the function in each rank; `hosts` has the host of each.
 fn together(hosts: &[u16], function: impl Fn(u16, &HostsGroup<Between>) + Sync) {
+    together_with(hosts, |_| Duration::ZERO, function);
+}
+
+/// The same, with results that are this late at each host.
+fn together_with(
+    hosts: &[u16],
+    late: impl Fn(u16) -> Duration + Sync,
+    function: impl Fn(u16, &HostsGroup<Between>) + Sync,
+) {
     let names = [name(), name(), name()];
     thread::scope(|scope| {
         for rank in 0..hosts.len() as u16 {
-            let (names, function) = (&names, &function);
+            let (names, function, late) = (&names, &function, &late);
             scope.spawn(move || {
                 let hosts = Hosts::new(hosts.to_vec(), rank).unwrap();
                 let (host, per_host) = (hosts.own(), hosts.ranks_of(hosts.own()).len());
                 let index = usize::from(hosts.index(rank));
                 let [up, down] = [0, 1].map(|way| join(&format!("{}-{host}", names[way]), index, per_host));
                 let count = usize::from(hosts.count());
-                let network = hosts.leads().then(|| Between(join(&names[2], host.into(), count)));
+                let network = hosts.leads().then(|| Between(join(&names[2], host.into(), count), late(host)));
                 let reason = format!("host {host} gives up");
                 let network = network.map(|network| {
                     let say: OnFailure<LocalError> = Box::new(move |_| reason.clone().into_bytes());
@@ -255,6 +265,23 @@ fn a_rank_that_leaves_ends_what_is_under_way_on_all_ranks() {
             run(group, sum, memory, memory).unwrap_err();
         });
     }
+}
+
+/// Rank 1 fails the second operation while the result of the first is on its way to its host.
+#[test]
+fn what_all_ranks_have_started_ends_well_though_the_next_operation_fails() {
+    let late = |host| if host == 0 { Duration::from_millis(100) } else { Duration::ZERO };
+    together_with(&PAIRS, late, |rank, group| {
+        let sum = |elements| Description { kind: Kind::AllReduce, dtype: DType::I32, op: ReduceOp::Sum, elements };
+        let (mut first, mut second) = ([rank as u8, 0, 0, 0].repeat(8), vec![0; 36]);
+        let (memory, next) = (lent(&mut first), lent(&mut second));
+        let pending = group.submit(sum(8), memory, memory, PATIENCE).unwrap();
+        let elements = if rank == 1 { 8 } else { 9 };
+        let failing = group.submit(sum(elements), next, next, PATIENCE).unwrap();
+        pending.wait(PATIENCE).expect("it ends").unwrap();
+        assert!(first.chunks(4).all(|element| element == [6, 0, 0, 0]), "rank {rank}");
+        failing.wait(PATIENCE).expect("it ends").unwrap_err();
+    });
 }
 
 #[test]

@@ -15,6 +15,8 @@ use crate::error::{LocalError, named};
 use crate::group::{Group, Pending as LocalPending};
 use crate::memory::{Lent, Scratch};
 
+/// How long an operation that failed waits for earlier ones, which all ranks may have started.
+const LAST_RESULTS: Duration = Duration::from_secs(1);
 /// How long a thread waits before it asks again.
 const NAP: Duration = Duration::from_secs(1);
 /// Bytes that are divided at once.
@@ -89,6 +91,9 @@ struct Shared<N: Network> {
     down: Arc<Group>,
     /// Why nothing goes on.
     failure: Mutex<Option<HostsError<N::Error>>>,
+    /// How much the second thread has not done yet.
+    behind: Mutex<usize>,
+    caught_up: Condvar,
 }
 
 /// The leader's threads.
@@ -106,12 +111,14 @@ impl<N: Network> Leader<N> {
         up: &Arc<Group>,
         down: &Arc<Group>,
     ) -> io::Result<Leader<N>> {
-        let (up, down, failure) = (Arc::clone(up), Arc::clone(down), Mutex::default());
-        let shared = Arc::new(Shared { network, on_failure, hosts: hosts.clone(), up, down, failure });
+        let (up, down, hosts) = (Arc::clone(up), Arc::clone(down), hosts.clone());
+        let (failure, behind, caught_up) = (Mutex::default(), Mutex::default(), Condvar::new());
+        let own = hosts.own();
+        let shared = Arc::new(Shared { network, on_failure, hosts, up, down, failure, behind, caught_up });
         let (tasks, received) = channel();
         let (sent, results) = channel();
         let (first, second) = (Arc::clone(&shared), Arc::clone(&shared));
-        let name = |way: &str| Builder::new().name(format!("host-{}-{way}", hosts.own()));
+        let name = |way: &str| Builder::new().name(format!("host-{own}-{way}"));
         let threads = vec![
             name("up").spawn(move || first.bring(&received, &sent))?,
             name("down").spawn(move || second.take(&results))?,
@@ -171,14 +178,29 @@ impl<N: Network> Shared<N> {
         self.network.abandon();
     }
 
+    /// Ends everything when earlier operations have ended: all ranks may have started them.
+    fn fail_in_turn(&self, error: HostsError<N::Error>) {
+        let begun = Instant::now();
+        let mut behind = lock(&self.behind);
+        while *behind > 0 {
+            let Some(left) = LAST_RESULTS.checked_sub(begun.elapsed()) else { break };
+            behind = self.caught_up.wait_timeout(behind, left).unwrap_or_else(|error| error.into_inner()).0;
+        }
+        drop(behind);
+        self.fail(error);
+    }
+
     /// The first thread: brings what the host has combined to the network.
     fn bring(&self, tasks: &Receiver<Task<N::Error>>, sent: &Sender<Way<N>>) {
-        let send = |way| sent.send(way).unwrap_or_default();
+        let send = |way| {
+            *lock(&self.behind) += 1;
+            sent.send(way).unwrap_or_default();
+        };
         for Task { operation, fragments, deadline, ended } in tasks {
             let has_spread = fragments.iter().any(|(fragment, _)| fragment.spreads);
             for (index, (fragment, (gathered, staged))) in fragments.into_iter().enumerate() {
                 if let Some(Err(error)) = gathered.map(|pending| ended_of(&pending)) {
-                    self.fail(HostsError::Memory(error));
+                    self.fail_in_turn(HostsError::Memory(error));
                 }
                 if index == 0
                     && let Some(way) = self.agree(operation, deadline)
@@ -260,6 +282,8 @@ impl<N: Network> Shared<N> {
             if let Err(error) = taken {
                 self.fail(error);
             }
+            *lock(&self.behind) -= 1;
+            self.caught_up.notify_all();
         }
     }
 
