@@ -74,7 +74,7 @@ def test_results_are_arrays_with_the_columns_of_the_files(tmp_path: Path) -> Non
         "queues": 8,
         "samples": 0,
         "switch_samples": 0,
-        "switch_metrics": 1,
+        "switch_metrics": 2,
         "cores": 0,
         "spans": 0,
     }

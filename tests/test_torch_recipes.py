@@ -66,7 +66,7 @@ def trained(tmp_path: Path, recipe: str, **variables: str) -> tuple[float, float
 
 
 #: The hooks of docs/torch.md by a word that they have, and the protocol that they need.
-HOOKS = [("eight_bits", "auto"), ("TopK", PROTOCOL), ("all_reduce_hook", "auto")]
+HOOKS = [("eight_bits", "auto"), ("TopK", PROTOCOL), ("all_reduce_hook", "auto"), ("compress_hook", "auto")]
 
 
 @pytest.mark.parametrize(("word", "protocol"), HOOKS)
