@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::support::{LocalSwitch, PATIENCE, on_every_rank};
 use tributary_net::group::{ConnectError, Drive, Group, GroupError, Submission};
 use tributary_net::rendezvous::{Departed, Gone, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
-use tributary_net::shard::{Shard, ShardReport};
+use tributary_net::shard::Shard;
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::host::CollectiveError;
@@ -209,16 +209,17 @@ fn closing_a_group_ends_what_is_under_way_and_a_wait_that_is_too_short_says_so()
 
 /// What is thrown at the switch, each this many times.
 const COPIES: u64 = 300;
+/// The kernel may drop a packet before the switch's socket, and then nobody counts it: it is thrown again after this.
+const LOST_AFTER: Duration = Duration::from_secs(5);
 
 #[test]
 fn rejected_packets_are_counted_by_reason_and_change_no_result() {
     let switch = LocalSwitch::start(1);
     let started = Barrier::new(3);
-    let shard = switch.shards[0].udp_addr();
     thread::scope(|scope| {
         scope.spawn(|| {
             started.wait();
-            throw_garbage(shard);
+            throw_garbage(&switch);
         });
         on_every_rank(
             &switch,
@@ -235,13 +236,8 @@ fn rejected_packets_are_counted_by_reason_and_change_no_result() {
             },
         );
     });
-    // The last of it may still be on its way to the shard.
-    let all_seen =
-        |report: &ShardReport| report.rejected_packets.total() + report.jobs[0].report.drops.total() >= 6 * COPIES;
-    let report = eventually(|| switch.shards[0].report().wait().unwrap(), all_seen);
+    let report = switch.shards[0].report().wait().unwrap();
     let job = &report.jobs[0].report;
-    // A packet that the kernel had no room for was never seen.
-    assert_eq!(report.socket.rx_overflows, 0, "the buffer holds what is thrown");
     for reason in [DropReason::Truncated, DropReason::BadMagic, DropReason::BadVersion, DropReason::UnknownJob] {
         assert_eq!(report.rejected_packets.get(reason), COPIES, "{}", reason.name());
     }
@@ -249,20 +245,9 @@ fn rejected_packets_are_counted_by_reason_and_change_no_result() {
     assert_eq!(job.drops.get(DropReason::NotAMember), COPIES);
 }
 
-/// Looks again until what is seen is `right`, or patience ends.
-fn eventually<T>(sample: impl Fn() -> T, right: impl Fn(&T) -> bool) -> T {
-    let start = Instant::now();
-    loop {
-        let seen = sample();
-        if right(&seen) || start.elapsed() > PATIENCE {
-            return seen;
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
-}
-
-/// One packet of each kind that an unauthorised client may send; the key is the one that the test's rendezvous gives to job 1.
-fn throw_garbage(shard: std::net::SocketAddr) {
+/// One packet of each kind that an unauthorised client may send, again and again, each after the one before was counted;
+/// the key is the one that the test's rendezvous gives to job 1.
+fn throw_garbage(switch: &LocalSwitch) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let header = |job, key| {
         let mut bytes = vec![0; COMMON_LEN + 64];
@@ -274,12 +259,29 @@ fn throw_garbage(shard: std::net::SocketAddr) {
     let (ours, key) = (JobId(1), JobKey(0x5eed ^ 1));
     let mut old = header(ours, key);
     old[2] = 99;
-    let kinds =
-        [vec![0x54; 5], (0..200u8).collect(), old, header(JobId(77), key), header(ours, JobKey(1)), header(ours, key)];
-    for _ in 0..COPIES {
-        // Without root the buffer is small: what comes too fast would be dropped before anybody counts it.
-        thread::sleep(Duration::from_micros(100));
-        kinds.iter().for_each(|bytes| assert_eq!(socket.send_to(bytes, shard).unwrap(), bytes.len()));
+    let kinds = [
+        (DropReason::Truncated, vec![0x54; 5]),
+        (DropReason::BadMagic, (0..200u8).collect()),
+        (DropReason::BadVersion, old),
+        (DropReason::UnknownJob, header(JobId(77), key)),
+        (DropReason::WrongKey, header(ours, JobKey(1))),
+        (DropReason::NotAMember, header(ours, key)),
+    ];
+    let shard = &switch.shards[0];
+    let is_counted = |reason, copies| {
+        let report = shard.report().wait().unwrap();
+        report.rejected_packets.get(reason) + report.jobs[0].report.drops.get(reason) >= copies
+    };
+    for copies in 1..=COPIES {
+        for (reason, bytes) in &kinds {
+            let mut thrown: Option<Instant> = None;
+            while !is_counted(*reason, copies) {
+                if thrown.is_none_or(|at| at.elapsed() > LOST_AFTER) {
+                    assert_eq!(socket.send_to(bytes, shard.udp_addr()).unwrap(), bytes.len());
+                    thrown = Some(Instant::now());
+                }
+            }
+        }
     }
 }
 
