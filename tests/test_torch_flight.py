@@ -33,12 +33,14 @@ for size in (10, 20, 30):
     dist.all_reduce(torch.ones(size))
 """
 
-#: Rank 2 does something else, and all hear it.
+#: Rank 2 does something else, and all hear it. A rank whose packet is lost asks the switch again, in rank 0's process.
 ANOTHER_OPERATION = """
 try:
     dist.broadcast(torch.ones(40), 0) if rank == 2 else dist.all_reduce(torch.ones(40))
 except RuntimeError as failed:
     print(f"rank {rank}: {type(failed).__name__}")
+met.set(f"heard/{rank}", "")
+met.wait([f"heard/{other}" for other in range(int(os.environ["WORLD_SIZE"]))], timedelta(seconds=100))
 """
 
 #: Rank 2 is late; what it has started, a thread of it can still write.
