@@ -18,6 +18,7 @@ mod number;
 mod operator;
 pub mod prefetch;
 mod scale;
+mod splitmix;
 pub mod thc;
 
 pub use buffer::Lanes;
@@ -27,3 +28,4 @@ pub use element::Element;
 pub use half::{bf16, f16};
 pub use number::round_to_odd;
 pub use scale::{BlockExponent, CodeWidth, Scale};
+pub use splitmix::splitmix64;

@@ -10,6 +10,7 @@
 //! again is the same packet.
 
 use crate::dtype::ReduceOp;
+use crate::splitmix::splitmix64;
 
 /// The most elements of a block.
 pub const MAX_BLOCK: usize = 1024;
@@ -252,19 +253,11 @@ fn transform(block: &mut [f32]) {
 #[inline(always)]
 fn flip_signs(block: &mut [f32], seed: u64) {
     for (word, run) in block.chunks_mut(64).enumerate() {
-        let signs = mixed(seed.wrapping_add((word as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+        let signs = splitmix64(seed.wrapping_add((word as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)));
         for (bit, x) in run.iter_mut().enumerate() {
             *x = f32::from_bits(x.to_bits() ^ ((signs >> bit & 1) as u32) << 31);
         }
     }
-}
-
-/// SplitMix64's output function.
-#[inline(always)]
-fn mixed(state: u64) -> u64 {
-    let state = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let state = (state ^ state >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    state ^ state >> 31
 }
 
 /// A number of 24 bits, at least 0 and less than 1: a hash of seed and index, so that lanes need not wait for each other.

@@ -74,7 +74,6 @@ pub mod ps;
 mod reliability;
 pub mod ring;
 pub mod sparcml;
-mod splitmix;
 pub mod switch_options;
 pub mod switchml;
 pub mod tensors;

@@ -30,14 +30,14 @@ const IN_TESTS: [(&str, &str); 3] = [("testbed", "*"), ("numeric", "pspin"), ("s
 
 /// The folders of `crates/proto/src` that are no protocols, each with those that it may use.
 const FOLDERS: [(&str, &[&str]); 5] = [
-    ("contract", &["splitmix"]),
-    ("tensors", &["splitmix", "contract"]),
-    ("congestion", &["splitmix", "contract"]),
-    ("reliability", &["splitmix", "heap", "contract", "congestion"]),
-    ("aggregation", &["splitmix", "heap", "contract", "tensors", "congestion", "reliability"]),
+    ("contract", &[]),
+    ("tensors", &["contract"]),
+    ("congestion", &["contract"]),
+    ("reliability", &["heap", "contract", "congestion"]),
+    ("aggregation", &["heap", "contract", "tensors", "congestion", "reliability"]),
 ];
 /// What a protocol may use besides its own folder.
-const OF_PROTOCOLS: &[&str] = &["splitmix", "heap", "contract", "tensors", "congestion", "reliability", "aggregation"];
+const OF_PROTOCOLS: &[&str] = &["heap", "contract", "tensors", "congestion", "reliability", "aggregation"];
 const PROTO: &str = "crates/proto/src/";
 
 /// Notes dependencies that no crate may have, and crates that no rule is known for.

@@ -20,7 +20,7 @@ use crate::contract::ids::{NodeId, PortId, PortSet, Rank};
 use crate::contract::protocol::Description;
 use crate::contract::tensor::Spec;
 use crate::contract::wire::{COMMON_LEN, SPEC_LEN, kind, put_spec, spec_at, u16, u32};
-use crate::splitmix::splitmix64;
+use tributary_numeric::splitmix64;
 
 /// Bytes of the common header and of this protocol's own.
 pub const HEADER_LEN: usize = COMMON_LEN + 36 + SPEC_LEN;

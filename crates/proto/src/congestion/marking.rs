@@ -5,7 +5,7 @@
 //! same number in each round trip, whatever the window is, so that windows of different sizes stay different. Marking a
 //! share of all packets cuts windows in proportion to their size.
 
-use crate::splitmix::splitmix64;
+use tributary_numeric::splitmix64;
 
 /// The rule of one queue, with the draws that it has made. Lengths are in any unit, bytes or time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@
 
 use tributary_numeric::{self as numeric, Combine, DType, Fixed16, Scale};
 
-use crate::splitmix::splitmix64;
+use tributary_numeric::splitmix64;
 
 /// Bytes of one fingerprint: three 64-bit words.
 pub const FINGERPRINT_LEN: usize = 24;

@@ -18,7 +18,7 @@ use crate::contract::protocol::Description;
 use crate::contract::sum_tree::SumTree;
 use crate::contract::tensor::Spec;
 use crate::contract::wire::{u16, u32};
-use crate::splitmix::splitmix64;
+use tributary_numeric::splitmix64;
 
 pub use crate::aggregation::report::Mismatch;
 pub use crate::aggregation::slots::wire::{Kind, put_wid};

@@ -21,7 +21,7 @@ use super::ledger::Ledger;
 use crate::contract::ids::Rank;
 use crate::contract::tensor::{Primitive, Spec, Tensor};
 use crate::contract::values::{FINGERPRINT_LEN, scale_factor};
-use crate::splitmix::splitmix64;
+use tributary_numeric::splitmix64;
 
 /// The three words of a contribution or of a sum of several.
 type Words = [u64; 3];

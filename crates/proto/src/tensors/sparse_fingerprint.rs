@@ -16,7 +16,7 @@ use super::fingerprint::Verification;
 use super::ledger::Ledger;
 use super::sparse::{not_dense, only_sparse};
 use crate::contract::tensor::{SparseTensor, Spec, Tensor};
-use crate::splitmix::splitmix64;
+use tributary_numeric::splitmix64;
 
 /// The contributions of a job's ranks to one collective, and the result; the ranks' tensors share one draw.
 #[derive(Debug)]

@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use tributary_proto::contract::protocol::Protocol;
-use tributary_proto::protocols;
 use tributary_sim::RunError;
 use tributary_sim::config::{Bytes, DataRate, Duration};
 use tributary_sim::report::write_whole;
@@ -18,6 +17,7 @@ use tributary_sim::report::write_whole;
 use self::experiment::{Experiment, Links, MODELS, StepShape};
 use self::outcome::{Outcome, Row};
 use crate::cluster::Interrupt;
+use crate::commands::collective::protocol;
 use crate::failure::Failure;
 use crate::output;
 use crate::program::Program;
@@ -116,10 +116,6 @@ fn models_help() -> String {
 fn number(text: &str) -> Result<u64, String> {
     let number = text.replace('_', "").parse().ok().filter(|&number| number > 0);
     number.ok_or_else(|| "write a whole number above 0, as in 25_557_032".to_string())
-}
-
-fn protocol(name: &str) -> Result<&'static Protocol, String> {
-    protocols::named(name).ok_or_else(|| format!("write one of {}", protocols::names().collect::<Vec<_>>().join(", ")))
 }
 
 /// Runs the step under each protocol, and prints the table and the recommendation.

@@ -29,7 +29,7 @@ pub struct Row {
     pub packets_again: u64,
     /// What takes another way than the protocol's.
     pub notes: Vec<String>,
-    /// Why there are no times, or why they do not count.
+    /// Why the run failed, which leaves the times out.
     pub failure: Option<String>,
 }
 

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
     use crate::congestion::dctcp::Dctcp;
     use crate::congestion::{Ack, Controller, Limits};
-    use crate::splitmix::splitmix64;
+    use tributary_numeric::splitmix64;
 
     /// A window, and the VID whose result is next.
     struct Bench {

@@ -224,7 +224,7 @@ mod tests {
         #[test]
         fn each_shard_is_taken_once_and_what_is_lacking_comes_again(count in 1u32..300, seed: u64) {
             let (mut sent, mut received, mut taken) = (Sent::default(), Received::default(), vec![0; count as usize]);
-            let mut draw = crate::splitmix::splitmix64(seed);
+            let mut draw = tributary_numeric::splitmix64(seed);
             let mut rounds = 0;
             while !received.is_complete() {
                 let mut batch: Vec<u32> = Vec::new();
@@ -234,7 +234,7 @@ mod tests {
                 let mut lacking = sent.lacking(received.next, received.bits);
                 batch.extend(std::iter::from_fn(|| lacking.pop()));
                 for shard in batch {
-                    draw = crate::splitmix::splitmix64(draw);
+                    draw = tributary_numeric::splitmix64(draw);
                     let last = if shard + 1 == count { count } else { 0 };
                     if !draw.is_multiple_of(3) && received.check(shard, last).is_ok() {
                         received.take(shard, last);

@@ -25,7 +25,7 @@ use crate::contract::ids::{JobId, Rank, TreeId};
 use crate::contract::options::{Kind, OptionSpec, Options, TO_THE_LETTER};
 use crate::contract::time::{Span, Time};
 use crate::reliability::slot_lists::{self, SlotLists};
-use crate::splitmix::splitmix64;
+use tributary_numeric::splitmix64;
 
 /// How many slots of a quiet tree are sent again at a time.
 const PROBES: usize = 8;

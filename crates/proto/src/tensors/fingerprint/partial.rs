@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use super::{FingerprintTensor, Run, Words, factors, get};
-use crate::splitmix::splitmix64;
+use tributary_numeric::splitmix64;
 
 /// Ranks whose bits are in the third word, and the position of the first of these bits.
 const LOW: u16 = 48;

@@ -40,7 +40,7 @@ impl Simulation {
         self.steps.graphs.push(graph);
     }
 
-    /// A lane for the flows of a stream; `None` if there are no more.
+    /// A lane for the flows of a stream; `None` once all are in use.
     pub(crate) fn next_lane(&mut self) -> Option<u8> {
         self.steps.lanes = self.steps.lanes.checked_add(1)?;
         Some(self.steps.lanes)

@@ -12,7 +12,7 @@ use crate::contract::time::{Span, Time};
 use crate::contract::values::Values;
 use crate::heap::heap_bytes;
 use crate::reliability::slot_lists::SlotLists;
-use crate::splitmix::splitmix64;
+use tributary_numeric::splitmix64;
 
 /// An aggregator in use.
 #[derive(Clone, Hash)]

@@ -76,7 +76,7 @@ impl<D: Dialect> SlotSwitch<D> {
         spec.primitive.sole_source().is_some_and(elsewhere)
     }
 
-    /// True if the packet can hold the result: one without a vector, or with one that is no longer than the packet's.
+    /// True if the packet can hold the result, whose vector must not be longer than the packet's.
     pub(super) fn has_capacity(&mut self, version: VersionId, packet: &PacketMut<'_>) -> bool {
         let Block { spec, elements, .. } = self.pool.get(version).block;
         let needed = |sizes: &Sizes| Self::HEADER_LEN + sizes.encoding.result_wire_len(elements as usize);

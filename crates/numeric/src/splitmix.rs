@@ -1,5 +1,5 @@
-//! Splitmix64 (Steele, Lea and Flood, 2014): the only hash of this crate, for everything that must look random and be
-//! the same everywhere.
+//! Splitmix64 (Steele, Lea and Flood, 2014): the hash of this crate and of the protocols, for everything that must look
+//! random and be the same everywhere.
 
 /// One step: 64 bits that look random and differ for each `x`.
 #[inline]
