@@ -126,11 +126,10 @@ const fn wide_codes<I: InstructionSet>() -> Combine {
 /// results are the lanes.
 const fn rotated<I: InstructionSet>(width: CodeWidth) -> Combine {
     let lanes = combine::<I, i16, Sum>("levels of rotated codes");
+    let sums_in_8: fn(&[u8], &mut [u8]) = compile!(I: thc::load_8; lanes: &[u8], vector: &mut [u8]);
     let add: fn(&mut [u8], &[u8]) = compile!(I: thc::add; lanes: &mut [u8], vector: &[u8]);
-    let (name, load): (_, fn(&[u8], &mut [u8])) = match width {
-        CodeWidth::Eight => {
-            ("rotated codes, summed in 8 bits", compile!(I: thc::load_8; lanes: &[u8], vector: &mut [u8]))
-        }
+    let (name, load) = match width {
+        CodeWidth::Eight => ("rotated codes, summed in 8 bits", sums_in_8),
         CodeWidth::Sixteen => ("rotated codes, summed in 16 bits", lanes.load),
     };
     Combine {
