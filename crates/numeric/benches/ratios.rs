@@ -72,7 +72,7 @@ fn rotated_codes(table: &Kernels, rounds: usize) {
         start.elapsed().as_nanos() as f64 / (64 * size_of_val(input.as_slice())) as f64
     };
     for _ in 0..rounds {
-        times[0].push(time(&mut || drop(black_box((kernels.norm)(black_box(&input))))));
+        times[0].push(time(&mut || _ = black_box((kernels.norm)(black_box(&input)))));
         times[1].push(time(&mut || (kernels.encode_rotated)(black_box(&input), scale, black_box(&mut vector))));
         times[2].push(time(&mut || (table.rotated_8.add)(black_box(&mut lanes), black_box(&vector))));
         times[3].push(time(&mut || {

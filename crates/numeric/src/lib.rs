@@ -18,7 +18,7 @@ mod number;
 mod operator;
 pub mod prefetch;
 mod scale;
-mod splitmix;
+pub mod splitmix;
 pub mod thc;
 
 pub use buffer::Lanes;

@@ -110,8 +110,8 @@ fn rounded_up(norm: f64) -> BlockExponent {
     BlockExponent { exponent: steps as i16, non_finite: false }
 }
 
-/// The parts of the scale of rotated codes.
-fn parts(scale: Scale) -> (Rotated, Norm) {
+/// What the scale of rotated codes consists of.
+fn rotated_and_norm(scale: Scale) -> (Rotated, Norm) {
     match scale.codes {
         Some(Codes::Rotated(rotated)) => (rotated, Norm(-scale.shift)),
         _ => unreachable!("the caller has looked at the kind of codes"),
@@ -151,7 +151,7 @@ pub(crate) fn loss(
     scale: Scale,
     memory: &mut [f32; MAX_BLOCK],
 ) -> &mut [f32] {
-    let ((rotated, _), mut codes) = (parts(scale), [0u8; MAX_BLOCK]);
+    let ((rotated, _), mut codes) = (rotated_and_norm(scale), [0u8; MAX_BLOCK]);
     let elements = fill(input.clone(), memory).len();
     if rotated.non_finite {
         let block = &mut memory[..elements];
@@ -212,7 +212,7 @@ pub(crate) fn decode<'a>(
     elements: usize,
     memory: &'a mut [f32; MAX_BLOCK],
 ) -> &'a [f32] {
-    let (rotated, _) = parts(scale);
+    let (rotated, _) = rotated_and_norm(scale);
     let block = &mut memory[..padded(elements)];
     match rotated.width {
         CodeWidth::Eight => block.iter_mut().zip(vector).for_each(|(x, sum)| *x = f32::from(*sum)),
@@ -232,7 +232,7 @@ pub(crate) fn decode<'a>(
 /// The codes of a block, which is rotated if they are those of rotated elements.
 #[inline(always)]
 fn codes_of(block: &mut [f32], scale: Scale, codes: &mut [u8]) {
-    let (rotated, norm) = parts(scale);
+    let (rotated, norm) = rotated_and_norm(scale);
     if rotated.non_finite {
         for (x, code) in block.iter().zip(codes) {
             *code = if x.is_finite() { 0 } else { NOT_FINITE };
@@ -295,7 +295,7 @@ fn below(x: f32, limit: f32) -> f32 {
 /// From sums of levels to elements.
 #[inline(always)]
 fn turn_back(block: &mut [f32], scale: Scale, divisor: f32) {
-    let (rotated, norm) = parts(scale);
+    let (rotated, norm) = rotated_and_norm(scale);
     // The middle level stands for 0.
     let zero = f32::from(GRANULARITY) / 2.0 * f32::from(scale.world_size);
     // The transform is its own inverse, except for the number of elements: a power of two.

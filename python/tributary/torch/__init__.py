@@ -2,7 +2,8 @@
 
 PyTorch finds the backend by itself, through the entry-point group ``torch.distributed.backends``; import this package
 for what goes beyond it: :class:`Options`, :func:`stats`, :func:`flight_record`, :func:`all_reduce_hook`,
-:func:`all_reduce` with operators of one's own, :class:`Combine`, :class:`TopK`, :class:`Compress` and :class:`Steps`.
+:func:`all_reduce` with operators of one's own, :class:`Combine`, :class:`TopK`, :class:`Compress`, :class:`Steps` and
+:func:`record_step`.
 See ``docs/torch.md``.
 """
 
@@ -23,6 +24,7 @@ from tributary.torch.hook import all_reduce_hook
 from tributary.torch.ledger import Entry, Share, Stats
 from tributary.torch.options import Options
 from tributary.torch.plugin import register, stats
+from tributary.torch.record import record_step
 from tributary.torch.step_costs import Step, Steps
 from tributary.torch.topk import TopK, topk_hook
 
@@ -43,6 +45,7 @@ __all__ = [
     "compress_hook",
     "compress_reduce_scatter",
     "flight_record",
+    "record_step",
     "register",
     "stats",
     "topk_hook",
