@@ -313,9 +313,9 @@ fn what_is_under_way_ends_when_the_group_is_closed() {
     });
 }
 
-/// What is lost between hosts is of a host's sum, and its leader hears of it, in as many fragments as it takes.
+/// What is lost between hosts is of a host's sum, and its leader gets that, in as many fragments as it takes.
 #[test]
-fn a_leader_hears_what_its_hosts_sum_has_lost() {
+fn a_leader_gets_what_its_hosts_sum_has_lost() {
     together(&PAIRS, |rank, group| {
         let elements = 1_200_000;
         let sum = Description { kind: Kind::AllReduce, dtype: DType::I32, op: ReduceOp::Sum, elements };
