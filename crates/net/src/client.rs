@@ -18,7 +18,7 @@ use tributary_control::{JobName, printable};
 use tributary_proto::contract::ids::{JobId, JobKey};
 use ureq::{Agent, RequestBuilder};
 
-pub use self::operators::{ended, history, status};
+pub use self::operators::{Events, ended, events, history, status};
 use crate::api::{
     Done, ErrorBody, GoneMembers, Jobs, JoinBody, JoinReply, LeaveBody, NO_CONTROLLER, OfferBody, OfferReply,
     RetireBody, StandingBody, SwitchJoinBody, SwitchJoinReply, SwitchLeaveBody, WatchBody, hex, version,
@@ -123,24 +123,35 @@ impl Client {
         &self,
         answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
     ) -> Result<T, ClientError> {
-        /// The status of a thousand jobs of a thousand ranks is shorter.
-        const MAX_ANSWER: u64 = 256 << 20;
+        let bytes = self.whole(&mut self.checked(answer)?)?;
+        serde_json::from_slice(&bytes).map_err(|_| self.not_a_switch())
+    }
+
+    /// An answer that is no error.
+    fn checked(
+        &self,
+        answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
+    ) -> Result<ureq::http::Response<ureq::Body>, ClientError> {
         let mut answer = answer.map_err(|error| self.unreachable(error))?;
         // The version is checked first, because another version may encode the rest differently.
         let theirs = answer.headers().get(version::HEADER).map(|header| header.to_str().unwrap_or_default());
         if let Some(why) = version::refuse_answer(theirs, &format!("the switch at {}", self.switch)) {
             return Err(ClientError::Unreachable(why));
         }
-        let status = answer.status();
-        let bytes = answer.body_mut().with_config().limit(MAX_ANSWER).read_to_vec();
-        let bytes = bytes.map_err(|error| self.unreachable(error))?;
-        if status.is_success() {
-            return serde_json::from_slice(&bytes).map_err(|_| self.not_a_switch());
+        if answer.status().is_success() {
+            return Ok(answer);
         }
-        match serde_json::from_slice(&bytes) {
+        match serde_json::from_slice(&self.whole(&mut answer)?) {
             Ok(ErrorBody { error, code, rank }) => Err(ClientError::Refused { error: printable(&error), code, rank }),
             Err(_) => Err(self.not_a_switch()),
         }
+    }
+
+    fn whole(&self, answer: &mut ureq::http::Response<ureq::Body>) -> Result<Vec<u8>, ClientError> {
+        /// The status of a thousand jobs of a thousand ranks is shorter.
+        const MAX_ANSWER: u64 = 256 << 20;
+        let bytes = answer.body_mut().with_config().limit(MAX_ANSWER).read_to_vec();
+        bytes.map_err(|error| self.unreachable(error))
     }
 
     fn not_a_switch(&self) -> ClientError {

@@ -8,6 +8,7 @@
 //!   still computing. Then only [`PROBES`] slots at a time are sent again, soon at first and then ever more rarely; the
 //!   other timers rest until an answer comes. Staggered: if all ranks probed together, a short queue would drop the
 //!   same ranks' probes every time.
+//! * After a timeout that proves spurious, a tree may be silent for twice as long before the next one ([`Gaps`]).
 
 #[cfg(test)]
 mod tests;
@@ -52,6 +53,18 @@ struct Flight {
     stirred_at: Time,
 }
 
+/// The last silence of a tree that led to probes.
+#[derive(Clone, Copy, Default, Hash)]
+struct Silence {
+    began_at: Time,
+    /// When the first probe was sent.
+    probed_at: Time,
+    /// True once answers come again, until it is known whether the probes were needed.
+    is_open: bool,
+    /// How many slots that were sent once, before it ended, have been answered since.
+    answered: usize,
+}
+
 #[derive(Clone, Copy, Default, Hash)]
 struct TreeFlow {
     /// How many packets were sent.
@@ -64,11 +77,27 @@ struct TreeFlow {
     probes: u32,
     /// When the tree was last quiet: timeouts count from then.
     resumed_at: Time,
+    /// The silence before that, or the one that lasts.
+    silence: Silence,
     /// The recent times between answers.
     gaps: Gaps,
     /// When the last answer came to a slot that was sent before all slots that still wait after one sending: those are
     /// only queued.
     in_order_at: Time,
+}
+
+impl TreeFlow {
+    /// Nothing was lost in the last silence: it is remembered.
+    fn was_spurious(&mut self) {
+        self.silence.is_open = false;
+        self.gaps.remember(self.resumed_at.since(self.silence.began_at));
+    }
+
+    /// The last probes were needed, for all that is known.
+    fn was_needed(&mut self) {
+        self.silence.is_open = false;
+        self.gaps.halve();
+    }
 }
 
 /// The lists of a tree's slots, by the number of times that they were sent.
@@ -214,6 +243,7 @@ impl Recovery {
             self.rtt.sample(now.since(first_sent_at));
             self.doubt = 0;
         }
+        self.judge_silence(now, tree, flight);
         self.forget(slot);
         let front = self.lists.first(tree * BACK_OFFS);
         if front.is_some_and(|front| self.flights[usize::from(front)].number > flight.number) {
@@ -245,9 +275,32 @@ impl Recovery {
         let was_quiet = std::mem::take(&mut state.probes) > 0;
         if was_quiet {
             state.resumed_at = now;
+            (state.silence.is_open, state.silence.answered) = (true, 0);
+            // Sooner after the first probe than any answer ever came: it does not answer the probe.
+            if self.fastest.is_some_and(|fastest| now.since(state.silence.probed_at) < fastest) {
+                state.was_spurious();
+            }
             self.doubt = (self.doubt + 1).min(MOST_DOUBT);
         }
         was_quiet
+    }
+
+    /// Decides with a slot's answer whether the last timeout was spurious, as Eifel does (RFC 3522): the network or a rank
+    /// stood still, if more slots are answered that were sent once than other ranks can have probed beyond this one, and
+    /// before a timer can have sent them again elsewhere.
+    fn judge_silence(&mut self, now: Time, tree: usize, flight: Flight) {
+        let state = &mut self.trees[tree];
+        if !state.silence.is_open {
+            return;
+        }
+        if now.since(state.resumed_at) >= self.timers.min_rto {
+            state.was_needed();
+        } else if flight.sends == 1 && flight.sent_at < state.resumed_at {
+            state.silence.answered += 1;
+            if state.silence.answered > PROBES {
+                state.was_spurious();
+            }
+        }
     }
 
     /// A slot's answer came because the host asked for it: the timeout was right, and there is no round trip to
@@ -257,6 +310,7 @@ impl Recovery {
         let state = &mut self.trees[tree];
         if std::mem::take(&mut state.probes) > 0 {
             state.resumed_at = now;
+            state.was_needed();
         }
         state.stirred_at = now;
         self.forget(slot);
@@ -349,8 +403,15 @@ impl Recovery {
             probes.rotate_left((splitmix64(self.trees[tree].probes.into()) % count.max(1) as u64) as usize);
         }
         probes.iter().for_each(|&slot| queue.push(slot));
-        self.trees[tree].probes += 1;
-        self.trees[tree].stirred_at = now;
+        let state = &mut self.trees[tree];
+        if state.probes == 0 {
+            if state.silence.is_open {
+                state.was_needed();
+            }
+            (state.silence.began_at, state.silence.probed_at) = (state.stirred_at, now);
+        }
+        state.probes += 1;
+        state.stirred_at = now;
     }
 
     /// Prefetches the memory that each answer touches.
