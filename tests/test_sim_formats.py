@@ -181,7 +181,7 @@ def test_a_chakra_trace_is_read_in_the_order_of_what_waits(tmp_path: Path) -> No
         (b"\x02\x0f\x0f", "wire type 7 does not exist"),
         (chakra(chakra_node(1, "a", 4, [2]), chakra_node(2, "b", 4, [1])), "1 a is in a circle of nodes that wait"),
         (chakra(chakra_node(1, "a", 4, [9])), "1 a waits for node 9, which is not in the trace"),
-        (chakra(chakra_node(1, "a", 7, [], comm_type=12)), "1 a has comm_type 12, which is no collective"),
+        (chakra(chakra_node(1, "a", 7, [], comm_type=12)), "1 a has comm_type 12, which is not a collective"),
         (chakra(chakra_node(1, "a", 4, []), chakra_node(1, "b", 4, [])), "two nodes of Chakra have one id"),
     ],
 )

@@ -50,7 +50,7 @@ def nodes(path: Path, data: bytes, ranks: int) -> Traced:
         versions = [list(_fields(message)) for message in messages[:1]]
         read = dict(map(_node, messages[1:]))
     except (ValueError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is no trace that is known, or it is cut off: as Chakra, {error}") from error
+        raise ConfigError(f"{path} is not a trace that is known, or it is cut off: as Chakra, {error}") from error
     if not versions or len(read) < len(messages) - 1:
         raise ConfigError(f"{path}: {'two nodes of Chakra have one id' if versions else 'it is empty'}")
     missing: Counter[str] = Counter()
@@ -92,7 +92,7 @@ def _made(
         return None
     kind, size = node.attributes.get("comm_type"), node.attributes.get("comm_size", 0)
     if kind not in _COLLECTIVES or not isinstance(size, int):
-        raise ConfigError(f"{path}: {label} has comm_type {kind}, which is no collective of Chakra's")
+        raise ConfigError(f"{path}: {label} has comm_type {kind}, which is not a collective of Chakra's")
     name = _COLLECTIVES[int(kind)]
     if name is None or (size <= 0 and name != "barrier"):
         missing[("gather", "scatter")[int(kind) - 3] if name is None else f"{name} without comm_size"] += 1
