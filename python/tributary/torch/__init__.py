@@ -18,7 +18,7 @@ if not hasattr(Backend, "all_gather_single"):
 
 from tributary.torch.backend import TributaryBackend
 from tributary.torch.combine import Combine, all_reduce, combine_hook
-from tributary.torch.compress import Compress, compress_hook
+from tributary.torch.compress import Compress, compress_hook, compress_reduce_scatter
 from tributary.torch.flight import flight_record, write_flight_record
 from tributary.torch.hook import all_reduce_hook
 from tributary.torch.ledger import Entry, Share, Stats
@@ -43,6 +43,7 @@ __all__ = [
     "all_reduce_hook",
     "combine_hook",
     "compress_hook",
+    "compress_reduce_scatter",
     "flight_record",
     "record_step",
     "register",
