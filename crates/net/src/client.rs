@@ -64,12 +64,14 @@ pub enum ClientError {
 
 /// Time for an answer that does not wait for other ranks.
 const PROMPT: Duration = Duration::from_secs(5);
-/// The time that the network may take, in addition to the time that a join may wait at the switch.
+/// The time that the network may take beside the time that a join may wait at the switch.
 const MARGIN: Duration = Duration::from_secs(5);
 /// The time for a leave or for a question about a job. Their callers should not wait long.
 const BRIEF: Duration = Duration::from_millis(1_000);
 /// Time for a watch, which the switch ends after 30 s.
 const WATCH: Duration = Duration::from_secs(35);
+
+type Answer = ureq::http::Response<ureq::Body>;
 
 /// HTTP to one switch.
 struct Client {
@@ -119,19 +121,13 @@ impl Client {
         format!("http://{}{path}", self.switch)
     }
 
-    fn read<T: DeserializeOwned>(
-        &self,
-        answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
-    ) -> Result<T, ClientError> {
+    fn read<T: DeserializeOwned>(&self, answer: Result<Answer, ureq::Error>) -> Result<T, ClientError> {
         let bytes = self.whole(&mut self.checked(answer)?)?;
         serde_json::from_slice(&bytes).map_err(|_| self.not_a_switch())
     }
 
     /// An answer that is no error.
-    fn checked(
-        &self,
-        answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
-    ) -> Result<ureq::http::Response<ureq::Body>, ClientError> {
+    fn checked(&self, answer: Result<Answer, ureq::Error>) -> Result<Answer, ClientError> {
         let mut answer = answer.map_err(|error| self.unreachable(error))?;
         // The version is checked first, because another version may encode the rest differently.
         let theirs = answer.headers().get(version::HEADER).map(|header| header.to_str().unwrap_or_default());
@@ -147,7 +143,7 @@ impl Client {
         }
     }
 
-    fn whole(&self, answer: &mut ureq::http::Response<ureq::Body>) -> Result<Vec<u8>, ClientError> {
+    fn whole(&self, answer: &mut Answer) -> Result<Vec<u8>, ClientError> {
         /// The status of a thousand jobs of a thousand ranks is shorter.
         const MAX_ANSWER: u64 = 256 << 20;
         let bytes = answer.body_mut().with_config().limit(MAX_ANSWER).read_to_vec();

@@ -126,7 +126,7 @@ fn a_fabric_has_tenants_with_limits_too_and_reads_new_tokens() {
     };
     let [leaf, top] = ["leaf", "top"].map(|name| RunningSwitch::start(&options(name, file("ours", OURS))).unwrap());
     until(&leaf, "a greeting", ready);
-    let join = |job, token| join_speaking(protocols::named("canary").unwrap(), leaf.listen_addr(), job, token, None);
+    let join = |job, token| join_speaking(crate::fabric::dynamic(), leaf.listen_addr(), job, token, None);
     let refusal = |job, token| join(job, token).unwrap_err().to_string();
     assert!(refusal("a", None).contains("set TRIBUTARY_TOKEN"));
     assert!(refusal("a", Some(THEIRS)).contains("is not one of this switch's"));

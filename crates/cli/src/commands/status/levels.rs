@@ -123,7 +123,7 @@ mod tests {
         };
         let below = |port: u16, ranks: [u16; 2]| json!({"addr": addr(port), "ranks": ranks, "state": "present", "last_seen_s_ago": null});
         let below = if parent.is_none() { vec![below(2, [0, 1]), below(3, [2, 3])] } else { Vec::new() };
-        let job = json!({"name": "sum", "id": 1, "state": "running", "protocol": "switchml", "age_s": 1.0, "world_size": 4,
+        let job = json!({"name": "sum", "id": 1, "state": "running", "protocol": "made-up", "age_s": 1.0, "world_size": 4,
             "members": [], "switches": below, "parent": null, "missing": [], "slots": 8, "slots_waiting": 0,
             "waiting_for": [], "elements_per_packet": 8, "memory_bytes": 1, "packets": 0, "packets_per_s": 0.0,
             "blocks": 0, "contributions": 0, "goodput_bytes": 0, "goodput_gbps": 0.0, "ate_per_s": 0.0, "drops": {}});

@@ -8,17 +8,18 @@
 //!   still computing. Then only [`PROBES`] slots at a time are sent again, soon at first and then ever more rarely; the
 //!   other timers rest until an answer comes. Staggered: if all ranks probed together, a short queue would drop the
 //!   same ranks' probes every time.
-//! * After a timeout that proves spurious, a tree may be silent for twice as long before the next one ([`Gaps`]).
+//! * After a timeout that proves spurious, a tree may be silent for twice as long before the next one ([`tree::Gaps`]).
 
 #[cfg(test)]
 mod tests;
 mod timers;
+mod tree;
 
 use std::ops::Range;
 
 use tributary_numeric::prefetch;
 
-use self::timers::Gaps;
+use self::tree::{Flight, TreeFlow};
 use super::slot_lists::SendQueue;
 use crate::congestion::RttEstimator;
 use crate::contract::config::{JobConfig, TimerConfig};
@@ -39,66 +40,6 @@ const BATCH: u64 = 44;
 const MOST_DOUBT: u32 = 8;
 /// How many packets an answer that overtook them sends again, at most: more would be a burst.
 const RESENDS_PER_ANSWER: usize = 4;
-
-#[derive(Clone, Copy, Default, Hash)]
-struct Flight {
-    sent_at: Time,
-    /// The number of the last sending among those of its tree.
-    number: u64,
-    sends: u32,
-    /// The tree that owns the slot.
-    tree: u16,
-    in_step: bool,
-    /// When part of its answer last came: its timeout counts from then.
-    stirred_at: Time,
-}
-
-/// The last silence of a tree that led to probes.
-#[derive(Clone, Copy, Default, Hash)]
-struct Silence {
-    began_at: Time,
-    /// When the first probe was sent.
-    probed_at: Time,
-    /// True once answers come again, until it is known whether the probes were needed.
-    is_open: bool,
-    /// How many slots that were sent once, before it ended, have been answered since.
-    answered: usize,
-}
-
-#[derive(Clone, Copy, Default, Hash)]
-struct TreeFlow {
-    /// How many packets were sent.
-    sent: u64,
-    /// How many slots wait for an answer.
-    waiting: u32,
-    /// When the last answer came, the last probe was sent, or the first packet was sent after no answer was awaited.
-    stirred_at: Time,
-    /// How many probes were sent since the last answer. If any were, the tree is quiet.
-    probes: u32,
-    /// When the tree was last quiet: timeouts count from then.
-    resumed_at: Time,
-    /// The silence before that, or the one that lasts.
-    silence: Silence,
-    /// The recent times between answers.
-    gaps: Gaps,
-    /// When the last answer came to a slot that was sent before all slots that still wait after one sending: those are
-    /// only queued.
-    in_order_at: Time,
-}
-
-impl TreeFlow {
-    /// Nothing was lost in the last silence: it is remembered.
-    fn was_spurious(&mut self) {
-        self.silence.is_open = false;
-        self.gaps.remember(self.resumed_at.since(self.silence.began_at));
-    }
-
-    /// The last probes were needed, for all that is known.
-    fn was_needed(&mut self) {
-        self.silence.is_open = false;
-        self.gaps.halve();
-    }
-}
 
 /// The lists of a tree's slots, by the number of times that they were sent.
 fn lists_of(tree: usize) -> Range<usize> {

@@ -1,6 +1,7 @@
 //! When timers run out: the timers of slots, and the timer of a tree that does not answer at all.
 
-use super::{BACK_OFFS, Order, Recovery, TreeFlow, jitter, lists_of};
+use super::tree::TreeFlow;
+use super::{BACK_OFFS, Order, Recovery, jitter, lists_of};
 use crate::contract::time::{Span, Time};
 
 /// Later than every timer.
@@ -126,59 +127,5 @@ impl Recovery {
             }
         }
         (earliest < NEVER).then_some(earliest)
-    }
-}
-
-/// A silence in which nothing was lost loses one part in this many with every [`ANSWERS`] answers.
-const FORGETTING: u64 = 256;
-/// The longest gap of at least this many answers is known.
-const ANSWERS: u32 = 128;
-
-/// The answers of one tree.
-#[derive(Clone, Copy, Default, Hash)]
-pub(super) struct Gaps {
-    /// The longest gap between two of the last answers, and between two of those before.
-    longest: [Span; 2],
-    /// The longest silence after which a timeout proved spurious. Fades with answers and halves with every timeout that
-    /// was right.
-    harmless: Span,
-    /// How many the last answers are.
-    answers: u32,
-    /// When the last answer came, if an answer was awaited ever since.
-    answered_at: Option<Time>,
-}
-
-impl Gaps {
-    /// The tree begins to await an answer. The time to the first answer does not count: it depends on when other ranks
-    /// come.
-    pub(super) fn begin(&mut self) {
-        self.answered_at = None;
-    }
-
-    /// An answer has come.
-    pub(super) fn answered(&mut self, now: Time) {
-        if let Some(last) = self.answered_at.replace(now) {
-            self.longest[0] = self.longest[0].max(now.since(last));
-        }
-        self.answers += 1;
-        if self.answers == ANSWERS {
-            (self.answers, self.longest) = (0, [Span::ZERO, self.longest[0]]);
-            self.harmless = Span(self.harmless.0 - self.harmless.0.div_ceil(FORGETTING));
-        }
-    }
-
-    /// A timeout after this silence was spurious.
-    pub(super) fn remember(&mut self, silence: Span) {
-        self.harmless = self.harmless.max(silence);
-    }
-
-    /// A timeout sent again what was lost: earlier would have been better.
-    pub(super) fn halve(&mut self) {
-        self.harmless = Span(self.harmless.0 / 2);
-    }
-
-    /// The longest gap between at least the last [`ANSWERS`] answers, once there were that many.
-    pub(super) fn longest(&self) -> Span {
-        self.longest[0].max(self.longest[1])
     }
 }
