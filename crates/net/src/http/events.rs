@@ -1,4 +1,4 @@
-//! `GET /events`: what operators see, now and after each sample, as server-sent events. An event is written once for all
+//! `GET /events`: what operators see, now and after each sample, as server-sent events. An event is encoded once, for all
 //! clients. A client that reads slowly misses samples: of each client no more than one event is kept.
 
 use std::convert::Infallible;
@@ -134,7 +134,7 @@ mod tests {
 
     /// The file of tokens is read again, and has the client's no longer.
     #[test]
-    fn a_client_that_may_look_no_longer_is_sent_no_more() {
+    fn a_client_whose_token_has_gone_is_sent_no_more() {
         let (sender, may) = (watch::channel(Bytes::new()).0, Arc::new(AtomicBool::new(true)));
         let mut stream = stream(&sender, &may);
         assert_eq!(next(&mut stream).unwrap(), "first");

@@ -35,7 +35,7 @@ impl Recovery {
 
     /// The shortest patience with a tree that was silent before though nothing was lost.
     pub(super) fn floor(&self, tree: usize) -> Span {
-        self.trees[tree].gaps.harmless.times(2).min(self.timers.max_rto)
+        self.trees[tree].gaps.harmless().times(2).min(self.timers.max_rto)
     }
 
     /// A patience after this many doublings.

@@ -110,6 +110,11 @@ impl Gaps {
         self.harmless = Span(self.harmless.0 / 2);
     }
 
+    /// The longest silence after which a timeout proved spurious, as far as it is still known.
+    pub(super) fn harmless(&self) -> Span {
+        self.harmless
+    }
+
     /// The longest gap between at least the last [`ANSWERS`] answers, once there were that many.
     pub(super) fn longest(&self) -> Span {
         self.longest[0].max(self.longest[1])
