@@ -173,7 +173,7 @@ def test_a_fabric_s_switch_shows_its_neighbours_and_which_are_silent(window: Bro
             daemon.stop() if daemon.process.poll() is None else None
 
 
-def test_a_rack_s_switch_and_the_one_above_show_each_other(window: Browser, job: str) -> None:
+def test_a_rack_s_switch_and_its_parent_show_each_other(window: Browser, job: str) -> None:
     top = Daemon()
     leaf = Daemon("--parent", top.address)
     try:

@@ -1,4 +1,4 @@
-//! `tributary status --tree`: the switches above and below one, asked one after another and drawn as one tree.
+//! `tributary status --tree`: the switches above and below one, queried one after another and drawn as one tree.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -40,24 +40,24 @@ pub fn of(
         let Ok(status) = ask(parent) else { break };
         root = (parent, status);
     }
-    let mut asked = BTreeSet::from([root.0]);
-    Ok(level(root.0, Ok(root.1), &ask, &mut asked, MOST_LEVELS))
+    let mut visited = BTreeSet::from([root.0]);
+    Ok(level(root.0, Ok(root.1), &ask, &mut visited, MOST_LEVELS))
 }
 
 fn level(
     switch: SocketAddr,
     status: Result<SwitchStatus, ClientError>,
     ask: &impl Fn(SocketAddr) -> Result<SwitchStatus, ClientError>,
-    asked: &mut BTreeSet<SocketAddr>,
+    visited: &mut BTreeSet<SocketAddr>,
     deep: usize,
 ) -> Level {
     let children = status.iter().flat_map(|status| &status.jobs).flat_map(|job| &job.switches);
     let children: BTreeSet<SocketAddr> = children.filter_map(|child| child.addr).filter(|_| deep > 0).collect();
     let mut below = Vec::new();
     for child in children {
-        if asked.insert(child) {
+        if visited.insert(child) {
             let status = ask(child);
-            below.push(level(child, status, ask, asked, deep - 1));
+            below.push(level(child, status, ask, visited, deep - 1));
         }
     }
     let error = status.as_ref().err().map(ToString::to_string);
@@ -150,7 +150,7 @@ mod tests {
 
     /// Two switches that call each other parent and child.
     #[test]
-    fn switches_that_lie_about_each_other_are_asked_once() {
+    fn switches_that_lie_about_each_other_are_queried_once() {
         let circle = |switch: SocketAddr| {
             let mut status = ask(addr(1))?;
             let other = addr(3 - switch.port());
