@@ -126,7 +126,7 @@ impl Client {
         serde_json::from_slice(&bytes).map_err(|_| self.not_a_switch())
     }
 
-    /// An answer that reports success.
+    /// An answer, unless it is an error.
     fn checked(&self, answer: Result<Answer, ureq::Error>) -> Result<Answer, ClientError> {
         let mut answer = answer.map_err(|error| self.unreachable(error))?;
         // The version is checked first, because another version may encode the rest differently.

@@ -1,5 +1,5 @@
-//! `GET /events`: what operators see, now and after each sample, as server-sent events. An event is encoded once, for all
-//! clients. A client that reads slowly misses samples: of each client no more than one event is kept.
+//! `GET /events`: what operators see, now and after each sample, as server-sent events. All clients share the text of
+//! an event. A client that reads slowly misses samples: of each client no more than one event is kept.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -134,7 +134,7 @@ mod tests {
 
     /// The file of tokens is read again, and has the client's no longer.
     #[test]
-    fn a_client_whose_token_has_gone_is_sent_no_more() {
+    fn a_client_that_is_refused_meanwhile_is_sent_no_more() {
         let (sender, may) = (watch::channel(Bytes::new()).0, Arc::new(AtomicBool::new(true)));
         let mut stream = stream(&sender, &may);
         assert_eq!(next(&mut stream).unwrap(), "first");

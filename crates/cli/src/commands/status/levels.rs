@@ -1,4 +1,4 @@
-//! `tributary status --tree`: the parents and children of a switch, queried one after another and drawn as one tree.
+//! `tributary status --tree`: the switches above and below one, queried one after another and drawn as one tree.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -40,24 +40,24 @@ pub fn of(
         let Ok(status) = ask(parent) else { break };
         root = (parent, status);
     }
-    let mut seen = BTreeSet::from([root.0]);
-    Ok(level(root.0, Ok(root.1), &ask, &mut seen, MOST_LEVELS))
+    let mut visited = BTreeSet::from([root.0]);
+    Ok(level(root.0, Ok(root.1), &ask, &mut visited, MOST_LEVELS))
 }
 
 fn level(
     switch: SocketAddr,
     status: Result<SwitchStatus, ClientError>,
     ask: &impl Fn(SocketAddr) -> Result<SwitchStatus, ClientError>,
-    seen: &mut BTreeSet<SocketAddr>,
+    visited: &mut BTreeSet<SocketAddr>,
     deep: usize,
 ) -> Level {
     let children = status.iter().flat_map(|status| &status.jobs).flat_map(|job| &job.switches);
     let children: BTreeSet<SocketAddr> = children.filter_map(|child| child.addr).filter(|_| deep > 0).collect();
     let mut below = Vec::new();
     for child in children {
-        if seen.insert(child) {
+        if visited.insert(child) {
             let status = ask(child);
-            below.push(level(child, status, ask, seen, deep - 1));
+            below.push(level(child, status, ask, visited, deep - 1));
         }
     }
     let error = status.as_ref().err().map(ToString::to_string);
