@@ -10,13 +10,16 @@
 mod send_order;
 mod transmit;
 
+use std::ops::Range;
+
 use self::send_order::SendGate;
 pub use self::send_order::{Epochs, SIMULATED_WINDOW, WINDOW_OPTIONS};
 use super::wire::{Header, Kind, Mismatch, header_len};
 use super::{Dialect, Word};
 use crate::aggregation::agreement::{Agreement, Stage};
-use crate::aggregation::life::{Life, LifeCycle, Op, Stream};
+use crate::aggregation::life::{Life, LifeCycle};
 use crate::aggregation::report::{LastReport, Report};
+use crate::aggregation::stream::{Op, Stream};
 use crate::contract::config::HostConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError, Upcoming};
@@ -106,6 +109,12 @@ impl<D: Dialect> SlotHost<D> {
         }
     }
 
+    /// The same worker of a job whose trees are servers, each on a link of its own.
+    pub fn to_servers(self) -> SlotHost<D> {
+        let slots = self.config.job.slots / self.config.job.trees.max(1);
+        SlotHost { gate: self.gate.map(|gate| Box::new(gate.to_servers(slots.into()))), ..self }
+    }
+
     /// Starts a slot whose block was submitted.
     fn start(&mut self, idx: u16, in_step: bool) {
         let pool = self.slots.len() as u64;
@@ -120,6 +129,32 @@ impl<D: Dialect> SlotHost<D> {
         if may_go {
             self.queue.push(idx);
         }
+    }
+
+    /// Submits collectives side by side: one for each of the job's trees, which alone serves it.
+    pub fn submit_striped(&mut self, now: Time, collectives: Vec<Collective>) -> Result<Vec<OpId>, SubmitError> {
+        debug_assert_eq!(collectives.len(), usize::from(self.config.job.trees));
+        let slots = u64::from(self.config.job.slots / self.config.job.trees);
+        let (ids, blocks) = self.life.submit_striped(now, collectives, slots)?;
+        self.begin(blocks);
+        Ok(ids)
+    }
+
+    /// Starts the slots that wait for these blocks, which were submitted.
+    fn begin(&mut self, blocks: Range<u64>) {
+        let slots = self.slots.len() as u64;
+        if self.epochs.is_some() {
+            return self.send_in_epochs(false);
+        }
+        for block in blocks.take(self.slots.len()) {
+            let idx = (block % slots) as u16;
+            let slot = &mut self.slots[usize::from(idx)];
+            if slot.stage == Stage::Idle && slot.block == block {
+                slot.block = self.life.stream.next_in_slot(block, slots);
+                self.start(idx, false);
+            }
+        }
+        self.release();
     }
 
     fn receive(&mut self, now: Time, from: Addr, packet: Packet<'_>) -> Result<(), DropReason> {
@@ -184,7 +219,7 @@ impl<D: Dialect> SlotHost<D> {
             op.remaining -= 1;
             self.stats.blocks_in_network += 1;
             self.stats.order = header.word.order();
-            slot.block += stride;
+            slot.block = self.life.stream.next_in_slot(slot.block + stride, stride);
         }
         slot.phase = slot.phase.wrapping_add(1);
         let took = self.recovery.answered(now, header.idx, &mut self.queue);
@@ -230,18 +265,7 @@ impl<D: Dialect> SlotHost<D> {
 impl<D: Dialect> Host for SlotHost<D> {
     fn submit(&mut self, now: Time, collective: Collective) -> Result<OpId, SubmitError> {
         let (id, blocks) = self.life.submit(now, collective)?;
-        let slots = self.slots.len() as u64;
-        if self.epochs.is_some() {
-            self.send_in_epochs(false);
-            return Ok(id);
-        }
-        for block in blocks.take(self.slots.len()) {
-            let idx = (block % slots) as u16;
-            let slot = &self.slots[usize::from(idx)];
-            if slot.stage == Stage::Idle && slot.block == block {
-                self.start(idx, false);
-            }
-        }
+        self.begin(blocks);
         Ok(id)
     }
 
