@@ -161,7 +161,7 @@ def test_what_is_wrong_is_a_sentence() -> None:
         op.reduce([np.zeros(3, np.float32)])
     with tributary.Switch("127.0.0.1:0") as switch:
         with pytest.raises(ValueError, match='takes no custom operators: take protocol="flare"'):
-            tributary.connect(switch.address, job="x", rank=0, world_size=1, operators=[op])
+            tributary.connect(switch.address, job="x", rank=0, world_size=1, protocol="switchml", operators=[op])
         with (
             tributary.connect(switch.address, job="y", rank=0, world_size=1, protocol="flare") as group,
             pytest.raises(tributary.ConfigError, match=r"operators=\[op\]"),
