@@ -9,7 +9,7 @@ import tributary
 from conftest import Ranks
 from program import Daemon
 from tributary import _core
-from tributary.group import _choose
+from tributary.group import _AUTO, _choose
 
 #: Where servers sum, each rank is one besides: nobody has offered another.
 PROTOCOLS = [protocol for protocol in _core.protocols() if not _core.processed_at_every_hop(protocol)]
@@ -71,21 +71,20 @@ def test_two_jobs_at_once_do_not_meet(workers: ProcessPoolExecutor, daemon: Daem
 
 
 @pytest.mark.parametrize(
-    ("options", "has_operators", "protocol"),
-    [
-        ({}, False, "switchml"),
-        ({"numbers": "int8", "down": "16"}, False, "switchml"),
-        ({"reproducible": "ranks"}, False, "flare"),
-        ({"partial": "14/16"}, False, "panama"),
-        ({}, True, "flare"),
-    ],
+    "options", [{}, {"numbers": "int8", "down": "16"}, {"reproducible": "ranks"}, {"partial": "14/16"}]
 )
-def test_a_job_takes_the_first_protocol_that_has_what_it_asks_for(
-    options: dict[str, str], has_operators: bool, protocol: str
-) -> None:
-    chosen, why = _choose(options, has_operators=has_operators)
-    assert chosen == protocol
+def test_a_job_takes_the_first_protocol_that_has_its_options(options: dict[str, str]) -> None:
+    chosen, why = _choose(options, has_operators=False)
+    _core.check_options(chosen, options)
     assert all(name in why for name in options)
+    for earlier in _AUTO[: _AUTO.index(chosen)]:
+        with pytest.raises(ValueError, match="option"):
+            _core.check_options(earlier, options)
+
+
+def test_a_job_with_operators_takes_a_protocol_that_takes_them() -> None:
+    assert not _core.takes_operators(_choose({}, has_operators=False)[0])
+    assert _core.takes_operators(_choose({}, has_operators=True)[0])
 
 
 def test_options_that_no_protocol_has_are_refused() -> None:
@@ -101,5 +100,6 @@ def test_rank_0_logs_which_protocol_a_job_takes_and_why(
         caplog.at_level("INFO", logger="tributary"),
         tributary.connect(daemon.address, job=job, rank=0, world_size=1, options=options) as group,
     ):
-        assert group.info.protocol == "flare"
-    assert f"job {job} sums at {daemon.address} by flare: the first choice for reproducible" in caplog.messages
+        protocol = group.info.protocol
+    assert protocol == _choose(options, has_operators=False)[0]
+    assert f"job {job} sums at {daemon.address} by {protocol}: the first choice for reproducible" in caplog.messages

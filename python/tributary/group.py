@@ -18,8 +18,8 @@ from tributary.sparse import SparseHandle, sparse_bytes
 
 log = logging.getLogger("tributary")
 
-#: What `connect` takes if no protocol is chosen, the first that has all that the job asks for: all sum at one switch.
-_AUTO = ("switchml", "flare", "panama")
+#: What `connect` takes if no protocol is chosen, the first that has all that the job asks for: they sum at one switch.
+_AUTO = [p for p in _core.protocols() if _core.summed_by_switches(p) and not _core.processed_at_every_hop(p)]
 
 
 class Handle:
