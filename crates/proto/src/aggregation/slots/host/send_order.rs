@@ -63,8 +63,8 @@ impl SendGate {
         })
     }
 
-    /// The same gate for a job of several servers of so many slots. What is under way is for all of them: a host's link
-    /// that brings blocks to its server, and results from it, would be busy while those of other hosts are idle.
+    /// The same gate for a job of several servers with this many slots each. What is under way is for all of them, so that
+    /// no server's link is busy while the others' are idle.
     pub fn to_servers(self, slots: u64) -> SendGate {
         SendGate { slots_of_server: Some(slots.max(1)), ..self }
     }
