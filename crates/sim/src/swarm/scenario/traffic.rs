@@ -10,7 +10,7 @@ use tributary_proto::protocols;
 use super::{Draw, END, Ending};
 use crate::config::{
     Bytes, Duration, Hosts, LayerSection, NodeSection, Pattern, Share, Sizes, StepCollective, StepKind, StepSection,
-    TrafficSection,
+    Timeouts, TrafficSection,
 };
 use crate::workload::FlowSizes;
 
@@ -93,6 +93,8 @@ impl Draw {
             groups: BTreeMap::new(),
             nodes,
             options: OptionTable::new(),
+            elements_per_packet: 256,
+            rto: Timeouts::default(),
             slots: None,
             trees: None,
             servers: None,
