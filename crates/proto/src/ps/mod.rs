@@ -50,7 +50,7 @@ impl PsHost {
     pub fn worker(values: Values, config: &HostConfig) -> PsHost {
         let shutdown = is_needed(&config.job, config).then(|| Shutdown::new(config));
         PsHost {
-            worker: Some(SwitchMlHost::new(values, config).to_servers()),
+            worker: Some(SwitchMlHost::new(values, config).among_servers()),
             shutdown,
             ..PsHost::server(values, config)
         }

@@ -65,7 +65,7 @@ impl SendGate {
 
     /// The same gate for a job of several servers with this many slots each. What is under way is for all of them, so that
     /// no server's link is busy while the others' are idle.
-    pub fn to_servers(self, slots: u64) -> SendGate {
+    pub fn among_servers(self, slots: u64) -> SendGate {
         SendGate { slots_of_server: Some(slots.max(1)), ..self }
     }
 
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn servers_have_runs_of_blocks_in_turn() {
-        let mut gate = gate().to_servers(250);
+        let mut gate = gate().among_servers(250);
         assert!(gate.begin(0), "the oldest");
         assert!((1..1000).all(|block| !gate.begin(block)));
         let sent: Vec<u64> = std::iter::from_fn(|| gate.release()).collect();

@@ -10,9 +10,9 @@ use crate::contract::time::Time;
 
 impl<D: Dialect> SlotHost<D> {
     /// The same worker of a job whose trees are servers, each on a link of its own.
-    pub fn to_servers(self) -> SlotHost<D> {
+    pub fn among_servers(self) -> SlotHost<D> {
         let slots = self.config.job.slots / self.config.job.trees.max(1);
-        SlotHost { gate: self.gate.map(|gate| Box::new(gate.to_servers(slots.into()))), ..self }
+        SlotHost { gate: self.gate.map(|gate| Box::new(gate.among_servers(slots.into()))), ..self }
     }
 
     /// Submits collectives side by side: one for each of the job's trees, which alone serves it.
