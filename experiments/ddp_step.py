@@ -4,11 +4,12 @@
     python experiments/ddp_step.py --loss 1% --steps 200 --backend tributary
     python experiments/ddp_step.py --backend tributary --protocol atp pa-atp   # under these, one after the other
     python experiments/ddp_step.py --sharded            # FSDP2 in place of DDP, which prefetches a layer
+    python experiments/ddp_step.py --one-word           # without the switch: the ranks' own hosts sum
 
 The model is so cheap to compute that a step is communication: what it takes beyond a step that does not synchronise
-(DDP's no_sync; under FSDP2 a step of the same model that is not sharded) is counted as that. Under DDP every rank notes
-a hash of its parameters after every step; all must agree. Under FSDP2 the sharded model must compute what the other
-does.
+(DDP's no_sync; under FSDP2 a step of the same model that is not sharded) is counted as that. `link_megabytes` is what
+rank 0's link carries from it in a step. Under DDP every rank notes a hash of its parameters after every step; all must
+agree. Under FSDP2 the sharded model must compute what the other does.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import subprocess
 import sys
 import time
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 
@@ -41,6 +43,7 @@ def main() -> int:
     parser.add_argument("--layers", type=int, default=10, help="linear layers")
     parser.add_argument("--width", type=int, default=790, help="of a layer; 790 is 2.5 MB")
     parser.add_argument("--sharded", action="store_true", help="FSDP2 in place of DDP")
+    parser.add_argument("--one-word", action="store_true", help="name no switch")
     args = parser.parse_args()
     if "RANK" in os.environ:
         train(args)
@@ -65,6 +68,7 @@ def on_a_star(args: argparse.Namespace, backend: str) -> list[dict[str, Any]]:
     star = ["--hosts", str(args.hosts), "--rate", args.rate, "--loss", args.loss]
     rank = [__file__, "--backend", backend, "--steps", str(args.steps), "--layers", str(args.layers)]
     rank += ["--width", str(args.width), *(["--sharded"] if args.sharded else [])]
+    rank += ["--one-word"] if args.one_word else []
     rank += ["--protocol", *args.protocol] if args.protocol and backend == "tributary" else []
     command = [sys.executable, "-m", "tributary", "lab", "star", *star, "--", sys.executable, *rank]
     ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
@@ -79,6 +83,8 @@ def train(args: argparse.Namespace) -> None:
     import tributary.torch
 
     torch.set_num_threads(1)
+    if args.one_word:
+        os.environ.pop("TRIBUTARY_SWITCH", None)
     dist.init_process_group(args.backend, timeout=timedelta(seconds=300))
     if not args.protocol:
         train_in(args, dist.group.WORLD, {})
@@ -123,13 +129,16 @@ def train_in(args: argparse.Namespace, group: Any, report: dict[str, Any]) -> No
     for _ in range(3):
         step()
     alone, together, hashes = [], [], []
+    carried = 0
     for _ in range(args.steps):
         dist.barrier()
         with contextlib.nullcontext() if args.sharded else model.no_sync():
             alone.append(step(without))
         optimizer.zero_grad()
         dist.barrier()
+        before = sent_bytes()
         together.append(step())
+        carried += sent_bytes() - before
         optimizer.step()
         optimizer.zero_grad()
         if not args.sharded:
@@ -143,8 +152,16 @@ def train_in(args: argparse.Namespace, group: Any, report: dict[str, Any]) -> No
         megabytes = sum(parameter.numel() for parameter in model.parameters()) * 4e-6
         report |= {"packets_sent": sent(group)} if args.protocol else {}
         report |= {"step_s": whole, "compute_s": compute, "communication_s": whole - compute, "megabytes": megabytes}
+        report |= {"link_megabytes": carried / args.steps / 1e6}
         report |= {} if args.sharded else {"steps_with_equal_parameters": len(set(hashes))}
         print(json.dumps(report), flush=True)
+
+
+def sent_bytes() -> int:
+    """What this host's links have carried from it."""
+    lines = Path("/proc/net/dev").read_text().splitlines()[2:]
+    links = (line.split(":") for line in lines)
+    return sum(int(counts.split()[8]) for name, counts in links if name.strip() != "lo")
 
 
 def sent(group: Any) -> int:

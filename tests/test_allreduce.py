@@ -5,9 +5,11 @@ from concurrent.futures import ProcessPoolExecutor
 import pytest
 
 import rank
+import tributary
 from conftest import Ranks
 from program import Daemon
 from tributary import _core
+from tributary.group import _AUTO, _choose
 
 #: Where servers sum, each rank is one besides: nobody has offered another.
 PROTOCOLS = [protocol for protocol in _core.protocols() if not _core.processed_at_every_hop(protocol)]
@@ -66,3 +68,38 @@ def test_two_jobs_at_once_do_not_meet(workers: ProcessPoolExecutor, daemon: Daem
     ]
     digests = [future.result(timeout=60) for future in futures]
     assert all(other == digests[0] for other in digests)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"numbers": "int8", "down": "16"}, {"reproducible": "ranks"}, {"partial": "14/16"}]
+)
+def test_a_job_takes_the_first_protocol_that_has_its_options(options: dict[str, str]) -> None:
+    chosen, why = _choose(options, has_operators=False)
+    _core.check_options(chosen, options)
+    assert all(name in why for name in options)
+    for earlier in _AUTO[: _AUTO.index(chosen)]:
+        with pytest.raises(ValueError, match="option"):
+            _core.check_options(earlier, options)
+
+
+def test_a_job_with_operators_takes_a_protocol_that_takes_them() -> None:
+    assert not _core.takes_operators(_choose({}, has_operators=False)[0])
+    assert _core.takes_operators(_choose({}, has_operators=True)[0])
+
+
+def test_options_that_no_protocol_has_are_refused() -> None:
+    with pytest.raises(ValueError, match="partial"):
+        _choose({"partial": "14/16"}, has_operators=True)
+
+
+def test_rank_0_logs_which_protocol_a_job_takes_and_why(
+    daemon: Daemon, job: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = {"reproducible": "ranks"}
+    with (
+        caplog.at_level("INFO", logger="tributary"),
+        tributary.connect(daemon.address, job=job, rank=0, world_size=1, options=options) as group,
+    ):
+        protocol = group.info.protocol
+    assert protocol == _choose(options, has_operators=False)[0]
+    assert f"job {job} sums at {daemon.address} by {protocol}: the first choice for reproducible" in caplog.messages

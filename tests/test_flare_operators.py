@@ -15,7 +15,7 @@ import pytest
 
 import program
 import tributary
-from tributary import Operator
+from tributary import Operator, _core
 
 PAGE = Path(__file__).parent.parent / "docs" / "operators.md"
 
@@ -159,9 +159,10 @@ def test_what_is_wrong_is_a_sentence() -> None:
     op = Operator.expression("a ^ b", dtype="i32", name="bits")
     with pytest.raises(tributary.ConfigError, match="x has elements of f32, and bits is for i32"):
         op.reduce([np.zeros(3, np.float32)])
+    other = next(protocol for protocol in _core.protocols() if not _core.takes_operators(protocol))
     with tributary.Switch("127.0.0.1:0") as switch:
         with pytest.raises(ValueError, match='takes no custom operators: take protocol="flare"'):
-            tributary.connect(switch.address, job="x", rank=0, world_size=1, operators=[op])
+            tributary.connect(switch.address, job="x", rank=0, world_size=1, protocol=other, operators=[op])
         with (
             tributary.connect(switch.address, job="y", rank=0, world_size=1, protocol="flare") as group,
             pytest.raises(tributary.ConfigError, match=r"operators=\[op\]"),

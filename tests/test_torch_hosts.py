@@ -37,8 +37,8 @@ from torch_rank_hosts import on_hosts
 from tributary.torch.members import OF_HOSTS
 from tributary.torch.options import AROUND
 
-#: Two hosts with two ranks each, and three whose ranks come in turns.
-PAIRS, MIXED = [0, 0, 1, 1], [0, 1, 2, 0, 2, 1]
+#: Two hosts with two ranks each, three whose ranks come in turns, and hosts of two ranks, one and three.
+PAIRS, MIXED, UNEQUAL = [0, 0, 1, 1], [0, 1, 2, 0, 2, 1], [0, 1, 2, 0, 2, 2]
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def meet(tmp_path: Path) -> str:
     return str(tmp_path / "meet")
 
 
-@pytest.mark.parametrize("hosts", [PAIRS, MIXED], ids=["2 x 2", "3 x 2"])
+@pytest.mark.parametrize("hosts", [PAIRS, MIXED, UNEQUAL], ids=["2 x 2", "3 x 2", "2 + 1 + 3"])
 @pytest.mark.parametrize("is_named", [True, False], ids=["a switch", "no switch"])
 def test_every_operation_of_every_type_is_right_and_one_rank_a_host_has_packets(
     ranks: Ranks, daemon: Daemon, meet: str, hosts: list[int], is_named: bool
@@ -68,7 +68,6 @@ def test_all_ranks_have_the_same_bits_in_every_run(ranks: Ranks, daemon: Daemon,
 @pytest.mark.parametrize(
     ("hosts", "choices", "why"),
     [
-        ([0, 0, 1], {}, "the hosts have different numbers of ranks, 1 to 2: each rank sends its own tensors"),
         ([0, 1, 2], {}, "the ranks run on several hosts, or in several network namespaces"),
         (PAIRS, {"protocol": AROUND}, f"TRIBUTARY_PROTOCOL={AROUND} is about sums in the network"),
         (PAIRS, {"options": "numbers=fixed"}, "TRIBUTARY_OPTIONS=numbers=fixed are about sums in the network"),
@@ -114,6 +113,11 @@ def test_training_gives_the_same_parameters_on_all_ranks(ranks: Ranks, meet: str
 def test_what_all_ranks_have_started_ends_before_the_group(ranks: Ranks, meet: str) -> None:
     for sums in ranks(on_hosts, 4, PAIRS, torch_rank_leaving.destroys_with_work_pending, meet, ""):
         assert sums == [10.0] * 50
+
+
+def test_hosts_with_different_numbers_of_ranks_train_alike(ranks: Ranks, meet: str) -> None:
+    digests = ranks(on_hosts, 4, [0, 1, 1, 1], torch_rank_training.agreeing, meet, 30)
+    assert all(digest == digests[0] for digest in digests)
 
 
 @pytest.mark.parametrize("absent", range(4))

@@ -122,14 +122,18 @@ def test_a_step_is_timed_under_the_protocol_that_was_chosen() -> None:
     assert sent[AROUND] > 1.2 * sent[AT_SWITCH]
 
 
-def test_a_step_with_fsdp2_is_timed_on_shaped_links() -> None:
+@pytest.mark.parametrize("hosts", [["--hosts", "3"], ["--hosts", "2", "--one-word"]], ids=["a switch", "no switch"])
+def test_a_step_with_fsdp2_is_timed_on_shaped_links(hosts: list[str]) -> None:
     if os.geteuid() != 0 or shutil.which("nft") is None or shutil.which("ip") is None:
         pytest.skip("network namespaces need root, iproute2 and nftables")
-    words = ["--sharded", "--repetitions", "1", "--hosts", "3", "--steps", "2", "--layers", "3", "--width", "64"]
+    words = ["--sharded", "--repetitions", "1", *hosts, "--steps", "2", "--layers", "3", "--width", "64"]
     script = [sys.executable, "experiments/ddp_step.py", *words]
     ran = subprocess.run(script, capture_output=True, text=True, cwd=ROOT, timeout=200)
     assert ran.returncode == 0, ran.stderr
-    assert "ratio" in ran.stdout.splitlines()[-1]
+    *reports, _, _, ratio = ran.stdout.splitlines()
+    assert "ratio" in ratio
+    # Each way brings the shards of two of three layers at least.
+    assert all(json.loads(report)["link_megabytes"] > 2 * 64 * 64 * 4 / 3 / 1e6 for report in reports)
 
 
 @pytest.mark.parametrize(("options", "is_same"), [("", True), ("numbers=fixed", False)], ids=["floats", "fixed point"])

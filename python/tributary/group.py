@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
@@ -14,6 +15,11 @@ from tributary._arrays import Array, ArrayLike, Operands, as_target, check_op, g
 from tributary.info import GroupInfo, GroupStats
 from tributary.operators import Operator, custom_operands
 from tributary.sparse import SparseHandle, sparse_bytes
+
+log = logging.getLogger("tributary")
+
+#: What `connect` takes if no protocol is chosen, the first that has all that the job asks for: they sum at one switch.
+_AUTO = [p for p in _core.protocols() if _core.summed_by_switches(p) and not _core.processed_at_every_hop(p)]
 
 
 class Handle:
@@ -186,8 +192,8 @@ class Group:
     def reduce_scatter(self, x: ArrayLike, op: str = "sum", out: Any = None, timeout: float | None = None) -> Array:
         """Do as :meth:`all_reduce`, and give each rank its shard of the result alone.
 
-        The shards are of one length, along the first axis: rank r gets the r-th. Under SwitchML, Flare and Canary
-        nothing else of the result travels to it.
+        The shards are of one length, along the first axis: rank r gets the r-th. Under SwitchML, Flare, Canary and
+        parameter servers nothing else of the result travels to it.
 
         Args:
             x: as for :meth:`all_reduce`, with a first axis that the number of ranks divides.
@@ -283,7 +289,7 @@ def connect(
     rank: int,
     world_size: int,
     timeout: float = 30.0,
-    protocol: str = "switchml",
+    protocol: str = "auto",
     options: Mapping[str, str | int | bool] | None = None,
     elements_per_packet: int | None = None,
     slots: int | None = None,
@@ -301,7 +307,7 @@ def connect(
         timeout: seconds until the other workers are given up, now and in every collective.
         protocol: "switchml", "flare" or "panama" (the switch sums), "canary", "atp" or "pa-atp" (the switches of a
             fabric, or one alone), "ring" or "sparcml" (the hosts), or "ps" (parameter servers: those on offer, or
-            one beside each worker).
+            one beside each worker). "auto" is the first of these that has the job's options and operators.
         options: the protocol's options by name, the same on every rank; those left out have their defaults.
         elements_per_packet: as many as the path's MTU holds if None.
         slots: the switch's slots for this job; from the bandwidth-delay product if None.
@@ -315,7 +321,27 @@ def connect(
     given = (options or {}).items()
     chosen = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given}
     custom = [operator._core for operator in operators]
+    if protocol == "auto":
+        protocol, why = _choose(chosen, has_operators=bool(operators))
+        if rank == 0:
+            log.info("job %s sums at %s by %s: %s", job, switch, protocol, why)
     core = _core.Group.connect(
         switch, job, rank, world_size, timeout, protocol, chosen, **sizes, operators=custom, check=check
     )
     return Group(core, timeout)
+
+
+def _choose(options: dict[str, str], *, has_operators: bool) -> tuple[str, str]:
+    """A protocol for these options, and why: the same on all ranks, which bring the same options."""
+    able = [protocol for protocol in _AUTO if _core.takes_operators(protocol) or not has_operators]
+    first_error: ValueError | None = None
+    for protocol in able:
+        try:
+            _core.check_options(protocol, options)
+        except ValueError as error:
+            first_error = first_error or error
+            continue
+        needed = [*(["operators of the job's own"] if has_operators else []), *options]
+        return protocol, f"the first choice for {', '.join(needed)}" if needed else "the first choice at a switch"
+    assert first_error is not None, "some protocol takes operators"
+    raise first_error

@@ -191,6 +191,13 @@ impl Group {
         Group { shared: Arc::new(shared), thread: Mutex::new(None) }
     }
 
+    /// The same, where averages are over this many ranks: the sums of other groups, which are averaged alike, follow.
+    #[must_use]
+    pub fn averaging_over(self, ranks: u16) -> Group {
+        self.shared.machine.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).averaged = ranks;
+        self
+    }
+
     /// This rank.
     pub fn rank(&self) -> usize {
         self.shared.rank

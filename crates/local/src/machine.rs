@@ -66,6 +66,8 @@ pub struct Wait {
 pub struct Machine {
     rank: usize,
     ranks: usize,
+    /// By how many ranks averages are divided.
+    pub averaged: u16,
     /// The ranks' numbers in sentences.
     names: Vec<u16>,
     processes: Vec<OwnedFd>,
@@ -88,6 +90,7 @@ impl Machine {
         Machine {
             rank,
             ranks,
+            averaged: ranks as u16,
             names,
             processes,
             handover: Handover::new(ranks, SLOTS),
@@ -146,11 +149,21 @@ impl Machine {
                     agree(layout, &self.names, active.number)?;
                 }
                 if plan.has_shares() {
-                    chunk.reduce(adder(&mut self.adders, description.dtype, description.op, self.ranks));
+                    chunk.reduce(adder(
+                        &mut self.adders,
+                        description.dtype,
+                        description.op,
+                        (self.ranks, self.averaged),
+                    ));
                 }
             }
             Stage::CopyOut if description.kind.reduces() => {
-                chunk.copy_out(Some(adder(&mut self.adders, description.dtype, description.op, self.ranks)));
+                chunk.copy_out(Some(adder(
+                    &mut self.adders,
+                    description.dtype,
+                    description.op,
+                    (self.ranks, self.averaged),
+                )));
             }
             Stage::CopyOut => chunk.copy_out(None),
         }
@@ -249,9 +262,14 @@ fn active(all: &VecDeque<Active>, chunk: u32) -> Option<&Active> {
     all.iter().find(|active| chunk.wrapping_sub(active.first) < active.collective.plan.chunks())
 }
 
-fn adder(adders: &mut Vec<((DType, ReduceOp), Adder)>, dtype: DType, op: ReduceOp, ranks: usize) -> &mut Adder {
+fn adder(
+    adders: &mut Vec<((DType, ReduceOp), Adder)>,
+    dtype: DType,
+    op: ReduceOp,
+    (ranks, averaged): (usize, u16),
+) -> &mut Adder {
     let index = adders.iter().position(|(key, _)| *key == (dtype, op)).unwrap_or_else(|| {
-        let adder = Adder::new(dtype, op, ranks).expect("submissions are checked");
+        let adder = Adder::new(dtype, op, ranks, averaged).expect("submissions are checked");
         adders.push(((dtype, op), adder));
         adders.len() - 1
     });

@@ -61,8 +61,8 @@ pub type Met = (Layout, Vec<OwnedFd>);
 
 /// Meets the other ranks; `poll` is called now and then, and ends the wait with an error.
 pub fn meet<E>(group: &Ranks<'_>, poll: &mut dyn FnMut() -> Result<(), E>) -> Result<Met, MeetError<E>> {
-    if !(2..=MAX_RANKS).contains(&group.ranks) {
-        return Err(MeetError::Separate(format!("a group in memory has 2 to {MAX_RANKS} ranks")));
+    if !(1..=MAX_RANKS).contains(&group.ranks) {
+        return Err(MeetError::Separate(format!("a group in memory has at most {MAX_RANKS} ranks")));
     }
     let process = os::own_process().map_err(MeetError::separate("this kernel has no descriptors of processes"))?;
     let address = SocketAddr::from_abstract_name(group.name).map_err(MeetError::separate("the socket's name"))?;

@@ -12,6 +12,8 @@ const BLOCK_BYTES: usize = 8 << 10;
 pub struct Adder {
     combine: &'static Combine,
     ranks: usize,
+    /// By how many ranks averages are divided.
+    averaged: u16,
     /// A block of lanes for each level of the tree.
     levels: Vec<Lanes>,
     /// A block of results, as they are in slots.
@@ -24,12 +26,18 @@ pub fn is_narrow(dtype: DType) -> bool {
 }
 
 impl Adder {
-    /// An adder; `None` if the operator has no meaning for the type.
-    pub fn new(dtype: DType, op: ReduceOp, ranks: usize) -> Option<Adder> {
+    /// An adder, whose averages are over this many ranks; `None` if the operator has no meaning for the type.
+    pub fn new(dtype: DType, op: ReduceOp, ranks: usize, averaged: u16) -> Option<Adder> {
         let combine = native(dtype, op)?;
         let levels = ranks.next_power_of_two().ilog2() as usize + 1;
         let result = Lanes::zeroed(BLOCK_BYTES / combine.lane_size * combine.wire_size);
-        Some(Adder { combine, ranks, levels: (0..levels).map(|_| Lanes::zeroed(BLOCK_BYTES)).collect(), result })
+        Some(Adder {
+            combine,
+            ranks,
+            averaged,
+            levels: (0..levels).map(|_| Lanes::zeroed(BLOCK_BYTES)).collect(),
+            result,
+        })
     }
 
     /// The most elements of a block.
@@ -44,7 +52,7 @@ impl Adder {
         let tree = Tree { combine: self.combine, lanes, source };
         tree.sum(0, self.ranks, &mut self.levels);
         let top = &mut self.levels[0][..lanes];
-        (self.combine.finish)(top, self.ranks as u16);
+        (self.combine.finish)(top, self.averaged);
         if !tree.is_narrow() {
             return top;
         }

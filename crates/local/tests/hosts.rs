@@ -8,7 +8,7 @@ use tributary_local::hosts::{Hosts, HostsError, HostsGroup, Network, OnFailure};
 use tributary_local::{Description, Group, Kind, Lent, LocalError, Operands, Pending};
 use tributary_numeric::{DType, ReduceOp, native};
 
-use crate::ranks::{PATIENCE, bits, copy, expected, join, lent, name};
+use crate::ranks::{PATIENCE, bits, copy, expected, expected_over, join, lent, name};
 
 /// The memory of the leaders, as their network, in which results come late at some hosts.
 struct Between(Group, Duration);
@@ -93,13 +93,16 @@ fn run(
 
 /// The vectors of the ranks, each host's ranks combined first, then the hosts.
 fn in_levels(dtype: DType, op: ReduceOp, hosts: &Hosts, inputs: &[Vec<u8>]) -> Vec<u8> {
-    let once = op == ReduceOp::Avg && !dtype.is_float();
-    let at_levels = if once { ReduceOp::Sum } else { op };
+    let averages = op == ReduceOp::Avg;
+    let once = averages && !dtype.is_float();
+    let is_shared = averages && !once && !hosts.are_alike();
+    let in_host = if once { ReduceOp::Sum } else { op };
     let of_host = |host| -> Vec<u8> {
         let own: Vec<_> = hosts.ranks_of(host).iter().map(|&rank| inputs[usize::from(rank)].clone()).collect();
-        expected(dtype, at_levels, &own)
+        expected_over(dtype, in_host, &own, if is_shared { inputs.len() } else { own.len() })
     };
-    let mut result = expected(dtype, at_levels, &(0..hosts.count()).map(of_host).collect::<Vec<_>>());
+    let between = if is_shared { ReduceOp::Sum } else { in_host };
+    let mut result = expected(dtype, between, &(0..hosts.count()).map(of_host).collect::<Vec<_>>());
     if once {
         (native(dtype, op).unwrap().finish)(&mut result, inputs.len() as u16);
     }
@@ -108,10 +111,12 @@ fn in_levels(dtype: DType, op: ReduceOp, hosts: &Hosts, inputs: &[Vec<u8>]) -> V
 
 const PAIRS: [u16; 4] = [0, 0, 1, 1];
 const MIXED: [u16; 6] = [0, 1, 2, 0, 2, 1];
+/// Hosts of one rank, of two and of three.
+const UNEQUAL: [u16; 6] = [2, 0, 2, 1, 2, 0];
 
 #[test]
 fn results_are_those_of_hosts_and_then_of_all_hosts_in_every_type_with_every_operator() {
-    for of in [PAIRS.as_slice(), MIXED.as_slice()] {
+    for of in [PAIRS.as_slice(), MIXED.as_slice(), UNEQUAL.as_slice()] {
         together(of, |rank, group| {
             let hosts = group.hosts();
             for dtype in DType::ALL {
@@ -133,7 +138,7 @@ fn results_are_those_of_hosts_and_then_of_all_hosts_in_every_type_with_every_ope
 
 #[test]
 fn results_of_one_rank_and_shards_reach_their_ranks_in_place_and_not() {
-    for of in [PAIRS.as_slice(), MIXED.as_slice()] {
+    for of in [PAIRS.as_slice(), MIXED.as_slice(), UNEQUAL.as_slice()] {
         together(of, |rank, group| {
             let (ranks, this) = (of.len(), usize::from(rank));
             for shard in [0, 1, 7, 300_001] {
@@ -162,7 +167,7 @@ fn results_of_one_rank_and_shards_reach_their_ranks_in_place_and_not() {
 
 #[test]
 fn bytes_reach_all_ranks_from_one_and_from_each() {
-    for of in [PAIRS.as_slice(), MIXED.as_slice()] {
+    for of in [PAIRS.as_slice(), MIXED.as_slice(), UNEQUAL.as_slice()] {
         together(of, |rank, group| {
             let (ranks, this) = (of.len(), usize::from(rank));
             for elements in [0, 1, 5, 3_000_001] {

@@ -49,6 +49,11 @@ pub fn bits(rank: usize, bytes: usize) -> Vec<u8> {
 
 /// The reference: the vectors of all ranks in a balanced tree, as a switch combines them.
 pub fn expected(dtype: DType, op: ReduceOp, inputs: &[Vec<u8>]) -> Vec<u8> {
+    expected_over(dtype, op, inputs, inputs.len())
+}
+
+/// The same, where averages are over this many ranks.
+pub fn expected_over(dtype: DType, op: ReduceOp, inputs: &[Vec<u8>], ranks: usize) -> Vec<u8> {
     let combine = native(dtype, op).unwrap();
     let swapped = |bytes: &[u8]| -> Vec<u8> {
         bytes.chunks(dtype.size()).flat_map(|element| element.iter().rev().copied()).collect()
@@ -66,7 +71,7 @@ pub fn expected(dtype: DType, op: ReduceOp, inputs: &[Vec<u8>]) -> Vec<u8> {
     }
     let vectors: Vec<Vec<u8>> = inputs.iter().map(|input| swapped(input)).collect();
     let mut lanes = tree(combine, &vectors);
-    (combine.finish)(&mut lanes, inputs.len() as u16);
+    (combine.finish)(&mut lanes, ranks as u16);
     let mut result = vec![0; inputs[0].len()];
     (combine.load)(&lanes, &mut result);
     swapped(&result)

@@ -49,6 +49,19 @@ fn on_every_rank(switch: &RunningSwitch, job: &str, world_size: u16, work: impl 
     });
 }
 
+/// Reduce-scatters of several sizes, whose shards all-gathers bring together again.
+fn shards_of_many_sizes(group: &Group, rank: u16, world_size: u16) {
+    for shard in [0, 1, 65, 20_011] {
+        let all = usize::from(world_size) * shard;
+        let input: Vec<i32> = (0..all).map(|at| (i32::from(rank) + 1) * at as i32).collect();
+        let (mut own, mut whole) = (vec![0; shard], vec![0; all]);
+        group.reduce_scatter(&input, &mut own, ReduceOp::Sum, PATIENCE).unwrap();
+        group.all_gather(&own, &mut whole, PATIENCE).unwrap();
+        let ranks = i32::from(world_size * (world_size + 1) / 2);
+        assert!(whole.iter().zip(0..).all(|(&sum, at)| sum == ranks * at), "{shard} elements of rank {rank}");
+    }
+}
+
 /// Waits until the switch's state is as wanted.
 fn until(switch: &RunningSwitch, what: &str, wanted: impl Fn(&SwitchStatus) -> bool) -> SwitchStatus {
     let start = Instant::now();
@@ -76,6 +89,7 @@ fn servers_on_offer_sum_for_several_jobs_at_once_and_give_them_up_when_they_end(
                 on_every_rank(switch, job, world_size, |group, rank| {
                     met.wait();
                     sum_many_sizes(&group, rank, PATIENCE);
+                    shards_of_many_sizes(&group, rank, world_size);
                     assert_eq!(group.info().slots % 3, 0);
                     if rank == 0 {
                         let status = client::status(switch.listen_addr()).unwrap();
@@ -99,6 +113,7 @@ fn without_servers_each_worker_is_one_besides() {
     for world_size in [1, 4] {
         on_every_rank(&switch, &format!("{world_size}"), world_size, |group, rank| {
             sum_many_sizes(&group, rank, PATIENCE);
+            shards_of_many_sizes(&group, rank, world_size);
             assert_eq!(group.info().slots % world_size, 0);
         });
     }

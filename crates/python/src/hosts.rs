@@ -116,7 +116,7 @@ impl HostMemory {
         check: Option<Py<PyAny>>,
     ) -> PyResult<HostMemory> {
         let hosts = Hosts::new(hosts, rank)
-            .ok_or_else(|| PyValueError::new_err("hosts are numbered from 0, each with equally many ranks"))?;
+            .ok_or_else(|| PyValueError::new_err("hosts are numbered from 0, and each has ranks"))?;
         let (timeout, names, index) = (errors::seconds(timeout)?, hosts.ranks_of(hosts.own()), hosts.index(rank));
         let memory = |way: &str| {
             let name = format!("{name}/{}/{way}", hosts.own());

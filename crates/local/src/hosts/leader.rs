@@ -243,7 +243,7 @@ impl<N: Network> Shared<N> {
         if let Kind::Broadcast { .. } = kind {
             return Description { kind, dtype: DType::U8, op: ReduceOp::Sum, elements: bytes };
         }
-        let (dtype, op) = (operation.dtype, Operators::of(operation).between);
+        let (dtype, op) = (operation.dtype, Operators::of(operation, &self.hosts).between);
         Description { kind, dtype, op, elements: bytes / dtype.size() }
     }
 
@@ -315,7 +315,7 @@ impl<N: Network> Shared<N> {
         if self.failure().is_some() {
             return Ok(None);
         }
-        if operation.kind.reduces() && Operators::of(&operation).divides {
+        if operation.kind.reduces() && Operators::of(&operation, &self.hosts).divides {
             self.divide(operation.dtype, &staged.memory);
         }
         if !fragment.spreads {

@@ -92,6 +92,7 @@ impl<N: Network> HostsGroup<N> {
         down: Group,
         network: Option<(N, OnFailure<N::Error>)>,
     ) -> std::io::Result<HostsGroup<N>> {
+        let up = if hosts.are_alike() { up } else { up.averaging_over(hosts.ranks()) };
         let (up, down) = (Arc::new(up), Arc::new(down));
         up.go_on()?;
         down.go_on()?;
@@ -161,7 +162,7 @@ impl<N: Network> HostsGroup<N> {
         };
         let (description, input) = match fragment.gather {
             Gather::Reduce => {
-                let (dtype, op) = (operation.dtype, Operators::of(operation).local);
+                let (dtype, op) = (operation.dtype, Operators::of(operation, &self.hosts).local);
                 let elements = bytes / dtype.size();
                 let kind = Kind::Reduce { root: 0 };
                 (Description { kind, dtype, op, elements }, input.fragment(fragment.input.clone()))

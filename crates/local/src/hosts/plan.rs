@@ -14,22 +14,29 @@ const FRAGMENT_BYTES: usize = 2 << 20;
 pub struct Hosts {
     hosts: Vec<u16>,
     rank: u16,
-    per_host: u16,
+    count: u16,
+    are_alike: bool,
 }
 
 impl Hosts {
-    /// Hosts are numbered from 0, each with equally many ranks; `None` if they are not.
+    /// Hosts are numbered from 0, each with a rank or several; `None` if they are not.
     pub fn new(hosts: Vec<u16>, rank: u16) -> Option<Hosts> {
-        let count = usize::from(*hosts.iter().max()?) + 1;
-        let per_host = u16::try_from(hosts.len() / count).ok()?;
-        let of_each = |host: usize| hosts.iter().filter(|&&other| usize::from(other) == host).count();
-        let are_alike = (0..count).all(|host| of_each(host) == usize::from(per_host));
-        (are_alike && usize::from(rank) < hosts.len()).then_some(Hosts { hosts, rank, per_host })
+        let count = hosts.iter().max()?.checked_add(1)?;
+        let of_each = |host: u16| hosts.iter().filter(|&&other| other == host).count();
+        let first = of_each(0);
+        let are_alike = (1..count).all(|host| of_each(host) == first);
+        let have_ranks = (0..count).all(|host| of_each(host) > 0);
+        (have_ranks && usize::from(rank) < hosts.len()).then_some(Hosts { hosts, rank, count, are_alike })
     }
 
     /// How many hosts there are.
     pub fn count(&self) -> u16 {
-        self.hosts.len() as u16 / self.per_host
+        self.count
+    }
+
+    /// True if all hosts have equally many ranks.
+    pub fn are_alike(&self) -> bool {
+        self.are_alike
     }
 
     /// How many ranks there are on all hosts.
@@ -75,12 +82,16 @@ pub(crate) struct Operators {
 }
 
 impl Operators {
-    /// Averages of floats are averages of averages, since every host has as many ranks, so that no sum of 16-bit floats
-    /// is out of range where the average is not. Integers are divided once, as the rounding of two divisions would differ.
-    pub fn of(operation: &Description) -> Operators {
+    /// No sum of 16-bit floats is out of range where the average is not: averages are averages of averages where every
+    /// host has as many ranks. Otherwise a host's sum is divided by the number of all ranks, before hosts add theirs.
+    /// Integers are divided once, as the rounding of two divisions would differ.
+    pub fn of(operation: &Description, hosts: &Hosts) -> Operators {
         let op = operation.op;
         if op == ReduceOp::Avg && !operation.dtype.is_float() {
             return Operators { local: ReduceOp::Sum, between: ReduceOp::Sum, divides: true };
+        }
+        if op == ReduceOp::Avg && !hosts.are_alike() {
+            return Operators { local: op, between: ReduceOp::Sum, divides: false };
         }
         Operators { local: op, between: op, divides: false }
     }
@@ -188,9 +199,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_have_equally_many_ranks_and_the_first_leads() {
-        assert_eq!(Hosts::new(vec![0, 0, 1], 0), None);
-        assert_eq!(Hosts::new(vec![0, 1, 1, 1], 0), None);
+    fn every_host_has_ranks_and_the_first_leads() {
+        for wrong in [vec![], vec![0, 2], vec![1, 1], vec![u16::MAX]] {
+            assert_eq!(Hosts::new(wrong, 0), None);
+        }
+        assert_eq!(Hosts::new(vec![0, 1], 2), None);
+        for (hosts, are_alike) in [(vec![0, 0, 1], false), (vec![0, 1, 1, 1], false), (vec![1, 0], true)] {
+            assert_eq!(Hosts::new(hosts, 0).unwrap().are_alike(), are_alike);
+        }
         let hosts = Hosts::new(vec![0, 1, 1, 0], 3).unwrap();
         assert_eq!((hosts.count(), hosts.own(), hosts.index(3), hosts.leads()), (2, 0, 1, false));
         assert_eq!(hosts.ranks_of(1), [1, 2]);
@@ -205,13 +221,16 @@ mod tests {
             Kind::AllGather,
             Kind::Broadcast { root: 1 },
         ];
-        for kind in kinds {
+        for (kind, hosts) in
+            kinds.into_iter().flat_map(|kind| [[0, 1, 2, 0, 2, 1], [0, 1, 2, 2, 2, 1]].map(|of| (kind, of)))
+        {
             for elements in [0, 6, 3_000_006] {
                 let operation = Description { kind, dtype: DType::F32, op: ReduceOp::Sum, elements };
-                let of = |rank| fragments(&operation, &Hosts::new(vec![0, 1, 2, 0, 2, 1], rank).unwrap());
+                let on_hosts = |rank| Hosts::new(hosts.to_vec(), rank).unwrap();
+                let of = |rank| fragments(&operation, &on_hosts(rank));
                 let first = of(0);
                 for rank in 0..6 {
-                    let hosts = Hosts::new(vec![0, 1, 2, 0, 2, 1], rank).unwrap();
+                    let hosts = on_hosts(rank);
                     let between: Vec<_> = of(rank).iter().map(|one| (one.between, one.input.clone())).collect();
                     let expected: Vec<_> = first.iter().map(|one| (one.between, one.input.clone())).collect();
                     assert_eq!(between, expected, "{operation}");

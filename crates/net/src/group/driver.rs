@@ -136,26 +136,24 @@ impl Driver {
         }
     }
 
-    /// Starts a collective. With `hand_over` another thread drives it, otherwise the caller does.
+    /// Starts the collectives of one operation. With `hand_over` another thread drives them, otherwise the caller does.
     pub fn submit(
         &self,
-        tensor: Box<dyn Tensor>,
+        tensors: Vec<Box<dyn Tensor>>,
         timeout: Duration,
         hand_over: bool,
-    ) -> Result<Arc<Completion>, GroupError> {
+    ) -> Result<Vec<Arc<Completion>>, GroupError> {
         self.refuse_fork()?;
-        let completion = Arc::new(Completion::default());
         let mut state = self.lock().ok_or_else(|| self.driver_fault())?;
-        let submitted = state.engine.submit(tensor, os::to_span(timeout), Arc::clone(&completion));
-        if let Err(SubmitError::Broken(cause)) = submitted {
-            return Err(self
-                .peer_lost_error(&state, &cause)
-                .unwrap_or_else(|| GroupError::Broken { context: self.context(), cause }));
-        }
+        let submitted = state.engine.submit(tensors, os::to_span(timeout));
+        let completions = submitted.map_err(|SubmitError::Broken(cause)| {
+            self.peer_lost_error(&state, &cause)
+                .unwrap_or_else(|| GroupError::Broken { context: self.context(), cause })
+        })?;
         if hand_over {
             self.wake_leader(&state);
         }
-        Ok(completion)
+        Ok(completions)
     }
 
     /// Waits for a collective, and drives the machine in the meantime if no other thread does. `None` if the collective

@@ -9,7 +9,7 @@ use tributary_proto::contract::drive::host::HostIo;
 use tributary_proto::contract::host::{Collective, CollectiveError, Host, HostEvent, SubmitError};
 use tributary_proto::contract::ids::Rank;
 use tributary_proto::contract::packet::{Addr, Packet, Transmit};
-use tributary_proto::contract::tensor::Tensor;
+use tributary_proto::contract::tensor::{Spec, Tensor};
 use tributary_proto::contract::time::{Span, Time};
 
 use super::completion::Completion;
@@ -37,21 +37,25 @@ impl Engine {
         Engine { rank, clock, link, host, in_flight: InFlight::default(), failure_detector: FailureDetector::default() }
     }
 
-    /// Starts a collective and sends its first packets.
+    /// Starts the collectives of one operation and sends their first packets.
     pub fn submit(
         &mut self,
-        tensor: Box<dyn Tensor>,
+        tensors: Vec<Box<dyn Tensor>>,
         timeout: Span,
-        completion: Arc<Completion>,
-    ) -> Result<(), SubmitError> {
-        let (now, spec) = (self.clock.now(), tensor.spec());
-        let op = self.host.submit(now, Collective { tensor, deadline: Some(now + timeout) })?;
+    ) -> Result<Vec<Arc<Completion>>, SubmitError> {
+        let now = self.clock.now();
+        let specs: Vec<Spec> = tensors.iter().map(|tensor| tensor.spec()).collect();
+        let collective = |tensor| Collective { tensor, deadline: Some(now + timeout) };
+        let ops = self.host.submit_together(now, tensors.into_iter().map(collective).collect())?;
         if self.in_flight.is_empty() {
             self.failure_detector.on_progress(now);
         }
-        self.in_flight.add(now, op, spec, completion);
+        let completions: Vec<_> = specs.iter().map(|_| Arc::new(Completion::default())).collect();
+        for ((op, spec), completion) in ops.into_iter().zip(specs).zip(&completions) {
+            self.in_flight.add(now, op, spec, Arc::clone(completion));
+        }
         self.drain(now);
-        Ok(())
+        Ok(completions)
     }
 
     /// Does what is due: takes packets that have arrived, runs timers, and sends the keepalive with this rank's progress.

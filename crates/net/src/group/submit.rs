@@ -96,7 +96,7 @@ impl Group {
     /// must be the part `kept` of the input or not overlap it. Without elements any address will do. The memory of the
     /// loss, unless it is null, must be as the output's for `elements`, and overlap neither.
     pub unsafe fn submit_allreduce(&self, submission: Submission, kept: Range<usize>) -> Result<Pending, GroupError> {
-        self.pending(self.start(&submission, Primitive::Allreduce, kept))
+        self.start(&submission, self.sums(&submission, Primitive::Allreduce, kept)?)
     }
 
     /// Starts a reduce of `elements`: only rank `root` gets the result.
@@ -104,7 +104,7 @@ impl Group {
     /// # Safety
     /// As for [`Group::submit_allreduce`], with `kept` as everything on the root and as nothing elsewhere.
     pub unsafe fn submit_reduce(&self, submission: Submission, root: u16) -> Result<Pending, GroupError> {
-        self.pending(self.start_reduce(&submission, root))
+        self.start(&submission, self.sums_for(&submission, root)?)
     }
 
     /// Starts a reduce-scatter: each rank gets a chunk of `elements` of the result, and brings as many chunks as there are
@@ -134,12 +134,12 @@ impl Group {
         if self.info.protocol.rooted_is_unicast && !range.is_empty() {
             let chunks = (0..self.info.world_size).map(|root| (root, chunk_in(root, chunk, &range)));
             let some = chunks.filter(|(_, elements)| !elements.is_empty());
-            return self
-                .pending(self.start_all(some.map(|(root, elements)| self.start_reduce(&over(&elements), root))));
+            let sums = all(some.map(|(root, elements)| self.sums_for(&over(&elements), root)))?;
+            return self.start(&submission, sums);
         }
         let own = chunk_in(rank, chunk, &range);
         let kept = own.start - range.start..own.end - range.start;
-        self.pending(self.start(&over(&range), Primitive::Allreduce, kept))
+        self.start(&submission, self.sums(&over(&range), Primitive::Allreduce, kept)?)
     }
 
     /// Starts an all-gather in place: the output has a chunk of `elements` for each rank, and this rank's is filled in. The
@@ -152,10 +152,11 @@ impl Group {
         let (chunk, size) = (submission.elements, submission.dtype.size());
         let chunks = (0..self.info.world_size).map(|root| (root, chunk_in(root, chunk, &range)));
         let some = chunks.filter(|(_, elements)| chunk == 0 || !elements.is_empty());
-        self.pending(self.start_all(some.map(|(root, elements)| {
+        let moves = all(some.map(|(root, elements)| {
             let output = submission.output.wrapping_add(elements.start * size);
-            self.start_broadcast(&Submission { output, elements: elements.len(), ..submission }, root)
-        })))
+            self.moves(&Submission { output, elements: elements.len(), ..submission }, root)
+        }))?;
+        self.start(&submission, moves)
     }
 
     /// Starts a broadcast of rank `root`'s `elements`, in place.
@@ -165,7 +166,7 @@ impl Group {
     /// `elements`. No other code may write it, nor touch it on ranks other than the root. Without elements any address will
     /// do.
     pub unsafe fn submit_broadcast(&self, submission: Submission, root: u16) -> Result<Pending, GroupError> {
-        self.pending(self.start_broadcast(&submission, root))
+        self.start(&submission, self.moves(&submission, root)?)
     }
 
     /// Starts [`Group::allreduce_sparse`]. The result is there once the collective is done.
@@ -182,8 +183,8 @@ impl Group {
         let tensor = SparseElements::new(indices, values, size, op).map_err(GroupError::Sparse)?;
         self.check_sparse(&tensor.spec())?;
         let result = tensor.result();
-        let completion = self.driver.submit(Box::new(tensor), timeout, drive == Drive::Background)?;
-        Ok((self.pending(Ok(vec![completion]))?, result))
+        let collectives = self.driver.submit(vec![Box::new(tensor)], timeout, drive == Drive::Background)?;
+        Ok((Pending { driver: Arc::clone(&self.driver), collectives }, result))
     }
 
     /// True in a job of sparse tensors: all its tensors are sparse.
@@ -195,29 +196,33 @@ impl Group {
         self.info.protocol.check_sparse(spec, &self.info.options).map_err(GroupError::Refused)
     }
 
-    fn pending(&self, started: Result<Vec<Arc<Completion>>, GroupError>) -> Result<Pending, GroupError> {
-        Ok(Pending { driver: Arc::clone(&self.driver), collectives: started? })
+    /// Starts the collectives of an operation.
+    fn start(&self, submission: &Submission, tensors: Vec<Box<dyn Tensor>>) -> Result<Pending, GroupError> {
+        let hand_over = submission.drive == Drive::Background;
+        let collectives = self.driver.submit(tensors, submission.timeout, hand_over)?;
+        Ok(Pending { driver: Arc::clone(&self.driver), collectives })
     }
 
-    fn start_reduce(&self, submission: &Submission, root: u16) -> Result<Vec<Arc<Completion>>, GroupError> {
+    fn sums_for(&self, submission: &Submission, root: u16) -> Result<Vec<Box<dyn Tensor>>, GroupError> {
         let kept = if root == self.info.rank { submission.elements } else { 0 };
-        self.start(submission, Primitive::Reduce(Rank(root)), 0..kept)
+        self.sums(submission, Primitive::Reduce(Rank(root)), 0..kept)
     }
 
-    /// Starts a reduction, in several collectives if it has too many elements for one.
-    fn start(
+    /// The tensor of a reduction, or several if it has too many elements for one collective. As long as they exist, the
+    /// memory is theirs.
+    fn sums(
         &self,
         submission: &Submission,
         primitive: Primitive,
         kept: Range<usize>,
-    ) -> Result<Vec<Arc<Completion>>, GroupError> {
+    ) -> Result<Vec<Box<dyn Tensor>>, GroupError> {
         let &Submission { input, output, loss, elements, dtype, op, .. } = submission;
         if kept.start > kept.end || kept.end > elements {
             return Err(GroupError::KeptRange { kept, elements });
         }
         self.check_root(primitive)?;
         let most = MAX_ELEMENTS - MAX_ELEMENTS % self.granule(op);
-        self.start_all((0..elements.max(1)).step_by(most).map(|start| {
+        let tensor = |start: usize| {
             let end = elements.min(start + most);
             let spec = Spec { primitive, ..Spec::allreduce((end - start) as u32, dtype, op) };
             (self.info.protocol.check)(&spec, &self.info.options).map_err(GroupError::Refused)?;
@@ -229,53 +234,30 @@ impl Group {
             let (memory, kept) = (Memory { input, output, loss }, first - start..last - start);
             // SAFETY: the callers promise the memory until the collective is done, and the engine drops the tensor before
             // it says so.
-            let tensor = unsafe {
+            Ok(unsafe {
                 match self.info.protocol.hosts_forward_results {
                     true => memory::tensor_with_bounce_buffer(memory, spec, kept),
                     false => memory::tensor(memory, spec, kept),
                 }
-            };
-            self.submit(tensor, submission)
-        }))
+            })
+        };
+        (0..elements.max(1)).step_by(most).map(tensor).collect()
     }
 
-    fn start_broadcast(&self, submission: &Submission, root: u16) -> Result<Vec<Arc<Completion>>, GroupError> {
+    /// The same of a broadcast.
+    fn moves(&self, submission: &Submission, root: u16) -> Result<Vec<Box<dyn Tensor>>, GroupError> {
         const MOST_BYTES: usize = WORD * MAX_ELEMENTS;
         let root = Rank(root);
         self.check_root(Primitive::Broadcast(root))?;
         let (is_root, bytes) = (root.0 == self.info.rank, submission.elements * submission.dtype.size());
-        self.start_all((0..bytes.max(1)).step_by(MOST_BYTES).map(|start| {
+        let tensor = |start: usize| {
             let bytes = (bytes - start).min(MOST_BYTES);
             let spec = Spec::broadcast(bytes.div_ceil(WORD) as u32, root);
             (self.info.protocol.check)(&spec, &self.info.options).map_err(GroupError::Refused)?;
             // SAFETY: as for a reduction.
-            let tensor = unsafe { memory::words(submission.output.wrapping_add(start), bytes, spec, is_root) };
-            self.submit(tensor, submission)
-        }))
-    }
-
-    fn submit(&self, tensor: Box<dyn Tensor>, submission: &Submission) -> Result<Vec<Arc<Completion>>, GroupError> {
-        let hand_over = submission.drive == Drive::Background;
-        self.driver.submit(tensor, submission.timeout, hand_over).map(|completion| vec![completion])
-    }
-
-    /// All collectives of one call. If one does not start, the earlier ones end first, so that the caller gets the memory
-    /// back.
-    fn start_all(
-        &self,
-        starts: impl Iterator<Item = Result<Vec<Arc<Completion>>, GroupError>>,
-    ) -> Result<Vec<Arc<Completion>>, GroupError> {
-        let mut started = Vec::with_capacity(starts.size_hint().0);
-        for completions in starts {
-            match completions {
-                Ok(completions) => started.extend(completions),
-                Err(error) => {
-                    let _ = self.pending(Ok(started)).and_then(|earlier| earlier.wait(None));
-                    return Err(error);
-                }
-            }
-        }
-        Ok(started)
+            Ok(unsafe { memory::words(submission.output.wrapping_add(start), bytes, spec, is_root) })
+        };
+        (0..bytes.max(1)).step_by(MOST_BYTES).map(tensor).collect()
     }
 
     /// The elements that must stay together when a tensor is split: the bytes of one element of a custom operator.
@@ -297,4 +279,11 @@ impl Group {
 fn chunk_in(rank: u16, chunk: usize, range: &Range<usize>) -> Range<usize> {
     let start = usize::from(rank) * chunk;
     start.clamp(range.start, range.end)..(start + chunk).clamp(range.start, range.end)
+}
+
+/// The tensors of all parts of an operation, unless one is refused.
+fn all(
+    parts: impl Iterator<Item = Result<Vec<Box<dyn Tensor>>, GroupError>>,
+) -> Result<Vec<Box<dyn Tensor>>, GroupError> {
+    Ok(parts.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
 }

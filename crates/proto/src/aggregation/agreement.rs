@@ -8,7 +8,7 @@
 
 use tributary_numeric::BlockExponent;
 
-use crate::aggregation::life::Op;
+use crate::aggregation::stream::Op;
 use crate::contract::drop_reason::DropReason;
 
 /// What a slot does.

@@ -2,21 +2,13 @@
 //! ones fail with it.
 
 use std::collections::VecDeque;
-use std::hash::{Hash, Hasher};
 use std::ops::Range;
-use std::sync::Arc;
-
-use tributary_numeric::{BlockExponent, Scale, prefetch};
 
 use super::report::Mismatch;
-use crate::contract::config::JobConfig;
-use crate::contract::custom_op::CustomOps;
+use super::stream::{Op, Stream};
 use crate::contract::host::{Collective, CollectiveError, HostEvent, SubmitError};
-use crate::contract::ids::{OpId, Rank};
-use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
-use crate::contract::tensor::{Spec, Tensor};
+use crate::contract::ids::OpId;
 use crate::contract::time::Time;
-use crate::contract::values::Values;
 use crate::reliability::deadlines::{Deadlines, Due};
 
 /// The collectives of a host that have not ended, and the ends that the caller has not been told of.
@@ -118,6 +110,22 @@ impl Life {
         Ok((id, blocks))
     }
 
+    /// Submits collectives side by side, one for each tree, where each tree has this many slots.
+    pub fn submit_striped(
+        &mut self,
+        now: Time,
+        collectives: Vec<Collective>,
+        slots: u64,
+    ) -> Result<(Vec<OpId>, Range<u64>), SubmitError> {
+        self.may_submit()?;
+        let deadlines: Vec<Option<Time>> = collectives.iter().map(|one| one.deadline).collect();
+        let (ids, blocks) = self.stream.push_striped(collectives.into_iter().map(|one| one.tensor), slots);
+        for (&id, at) in ids.iter().zip(deadlines) {
+            at.iter().for_each(|&at| self.deadlines.push(now, id, at));
+        }
+        Ok((ids, blocks))
+    }
+
     /// Ranks disagree on a collective: it must fail as soon as all collectives before it are complete.
     pub fn dispute(&mut self, op: OpId, Mismatch { a, a_spec, b, b_spec }: Mismatch) {
         if self.failing.as_ref().is_none_or(|earlier| op < earlier.0) {
@@ -176,202 +184,5 @@ impl Life {
     /// The next end of a collective, for the caller.
     pub fn poll_event(&mut self) -> Option<HostEvent> {
         self.events.pop_front()
-    }
-}
-
-// All collectives of a host as one continuous stream of blocks (appendix B, the stream buffer manager).
-//
-// Blocks are numbered through all collectives; block `g` uses slot `g mod s`. A collective of no elements has one
-// block without a vector: a barrier.
-
-/// A collective that is not complete.
-#[derive(Clone, Hash)]
-pub struct Op {
-    /// The collective's number.
-    pub id: OpId,
-    /// The collective's data.
-    pub tensor: Box<dyn Tensor>,
-    /// The tensor's own description.
-    pub spec: Spec,
-    /// The number of the collective's first block.
-    pub first_block: u64,
-    /// The number of its blocks.
-    pub blocks: u64,
-    /// How the elements travel.
-    pub encoding: Encoding,
-    /// Elements of a full block.
-    block_elements: u64,
-    /// Blocks whose result has not come yet.
-    pub remaining: u64,
-    /// The rank whose tensor it is, where blocks are rounded at random.
-    rank: Rank,
-}
-
-impl Op {
-    /// The block's number within the collective.
-    pub fn local(&self, block: u64) -> u32 {
-        (block - self.first_block) as u32
-    }
-
-    /// The elements of a block.
-    pub fn range(&self, block: u64) -> Range<usize> {
-        let start = (block - self.first_block) * self.block_elements;
-        let end = (start + self.block_elements).min(u64::from(self.spec.elements));
-        start as usize..end as usize
-    }
-
-    /// True if ranks must agree on an exponent before they can send the block.
-    pub fn needs_exponent(&self, block: u64) -> bool {
-        self.encoding.is_scaled && !self.range(block).is_empty()
-    }
-
-    /// The exponent of the block in this rank's tensor.
-    pub fn exponent(&self, block: u64) -> BlockExponent {
-        match self.needs_exponent(block) {
-            true if self.encoding.is_rotated() => self.tensor.norm(self.range(block)),
-            true => self.tensor.exponent(self.range(block)),
-            false => BlockExponent::ZERO,
-        }
-    }
-
-    /// Writes a block of the input into a packet's vector. `agreed` is the exponent that `world_size` ranks have agreed
-    /// on for the block.
-    pub fn read(&self, block: u64, agreed: Option<BlockExponent>, world_size: u16, vector: &mut [u8]) {
-        match self.scale(block, agreed, world_size) {
-            Some(scale) if self.encoding.at_switch.is_none() => self.tensor.encode(self.range(block), scale, vector),
-            _ => self.tensor.read_input(self.range(block), vector),
-        }
-    }
-
-    /// Writes a block's result to the output.
-    pub fn write(&mut self, block: u64, agreed: Option<BlockExponent>, world_size: u16, vector: &[u8]) {
-        let range = self.range(block);
-        match self.scale(block, agreed, world_size) {
-            Some(scale) if self.encoding.at_switch.is_some() => self.tensor.write_scaled(range, scale, vector),
-            Some(scale) => self.tensor.decode(range, scale, vector),
-            None => self.tensor.write(range, vector),
-        }
-    }
-
-    /// Writes to the output a block's result over this many ranks, where that is not all ranks. Not for fixed point.
-    pub fn write_partial(&mut self, block: u64, contributors: u16, vector: &[u8]) {
-        self.tensor.write_partial(self.range(block), contributors, vector);
-    }
-
-    /// How hosts or switches scale a block; `None` where sums are not in fixed point.
-    fn scale(&self, block: u64, agreed: Option<BlockExponent>, world_size: u16) -> Option<Scale> {
-        let agreed = || agreed.expect("scaled blocks are sent when their exponent is agreed");
-        self.encoding.is_scaled.then(|| self.encoding.scale(agreed(), world_size, block, self.rank))
-    }
-}
-
-/// How many elements a block of a collective has.
-pub type SpanOf = Arc<dyn Fn(&Spec) -> u32 + Send + Sync>;
-
-/// The collectives that are not complete, in the order of submission.
-#[derive(Clone)]
-pub struct Stream {
-    values: Values,
-    numbers: Numbers,
-    narrow: NarrowBlocks,
-    payload_bytes: usize,
-    operators: CustomOps,
-    /// Elements of a block, if blocks are not as large as a packet allows.
-    span: Option<SpanOf>,
-    rank: Rank,
-    ops: VecDeque<Op>,
-    next_op: u64,
-    next_block: u64,
-}
-
-/// Hashes the collectives only: how blocks are cut never changes.
-impl Hash for Stream {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        (&self.ops, self.next_op, self.next_block).hash(state);
-    }
-}
-
-impl Stream {
-    /// An empty stream of a job's blocks.
-    pub fn new(values: Values, numbers: Numbers, narrow: NarrowBlocks, job: &JobConfig) -> Stream {
-        let payload_bytes = job.payload_bytes();
-        let (operators, span, ops) = (job.options.operators(), None, VecDeque::new());
-        let rank = Rank(0);
-        Stream { values, numbers, narrow, payload_bytes, operators, span, rank, ops, next_op: 0, next_block: 0 }
-    }
-
-    /// The same stream for a rank that draws how it rounds.
-    pub fn of_rank(self, rank: Rank) -> Stream {
-        Stream { rank, ..self }
-    }
-
-    /// The same stream with blocks of this many elements.
-    pub fn in_spans(self, span: SpanOf) -> Stream {
-        Stream { span: Some(span), ..self }
-    }
-
-    /// Appends a collective; returns its number and its blocks.
-    fn push(&mut self, tensor: Box<dyn Tensor>) -> (OpId, Range<u64>) {
-        let (id, spec, first_block) = (OpId(self.next_op), tensor.spec(), self.next_block);
-        let encoding = Encoding::of_job(self.values, self.numbers, &spec, &self.operators);
-        let encoding = encoding.expect("a driver asks first what a protocol can");
-        let block_elements = match &self.span {
-            Some(span) => u64::from(span(&spec)),
-            None => u64::from(encoding.block_elements(self.payload_bytes, self.narrow)),
-        };
-        let blocks = u64::from(spec.elements).div_ceil(block_elements).max(1);
-        let (remaining, rank) = (blocks, self.rank);
-        self.ops.push_back(Op { id, tensor, spec, first_block, blocks, encoding, block_elements, remaining, rank });
-        self.next_op += 1;
-        self.next_block += blocks;
-        (id, first_block..self.next_block)
-    }
-
-    fn index_of(&self, block: u64) -> Option<usize> {
-        let front = self.ops.front()?;
-        debug_assert!(block >= front.first_block, "a slot works on a block of a collective that is complete");
-        if block < front.first_block + front.blocks {
-            return Some(0);
-        }
-        (block < self.next_block).then(|| self.ops.partition_point(|op| op.first_block <= block) - 1)
-    }
-
-    /// The collective of a block, if it was submitted.
-    pub fn op_of(&self, block: u64) -> Option<&Op> {
-        self.index_of(block).map(|index| &self.ops[index])
-    }
-
-    /// The collective of a block, to write to.
-    pub fn op_of_mut(&mut self, block: u64) -> Option<&mut Op> {
-        self.index_of(block).map(|index| &mut self.ops[index])
-    }
-
-    /// The oldest collective.
-    pub fn front(&self) -> Option<&Op> {
-        self.ops.front()
-    }
-
-    /// Prefetches the oldest collective, to which most blocks belong.
-    pub fn prefetch(&self) {
-        if let Some(op) = self.front() {
-            prefetch::whole(op);
-        }
-    }
-
-    /// Prefetches the oldest collective's tensor.
-    pub fn prefetch_tensor(&self) {
-        if let Some(op) = self.front() {
-            prefetch::whole(&*op.tensor);
-        }
-    }
-
-    /// How many blocks all collectives so far have.
-    pub fn blocks(&self) -> u64 {
-        self.next_block
-    }
-
-    /// Takes the oldest collective out.
-    fn pop(&mut self) -> Option<Op> {
-        self.ops.pop_front()
     }
 }

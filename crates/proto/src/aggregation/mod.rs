@@ -9,7 +9,8 @@
 //!
 //! Shared by the families:
 //! - sums in a fixed order: [`ordered`], with the [`reference()`] that computes them without a network;
-//! - a host's collectives: [`life`] cuts them into blocks, completes them and fails them, [`agreement`] is how ranks agree
+//! - a host's collectives: [`life`] completes them and fails them, [`stream`] cuts them into blocks, [`stripe`]
+//!   has several side by side, [`agreement`] is how ranks agree
 //!   on a block's exponent, [`shutdown`] lets a host leave when nobody needs its server any more;
 //! - bodies of notices: [`report`], and [`missing_ranks`], which gathers reports through all levels;
 //! - a switch's bookkeeping: [`block_sizes`]; [`Ranks`](missing_ranks::Ranks), [`modulo`].
@@ -24,6 +25,8 @@ pub mod ordered;
 pub(crate) mod report;
 pub(crate) mod shutdown;
 pub(crate) mod slots;
+pub(crate) mod stream;
+pub(crate) mod stripe;
 
 pub use agreement::ExponentHint;
 pub use ordered::reference;

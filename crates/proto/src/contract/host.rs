@@ -227,6 +227,11 @@ pub trait Host: Send {
 
     /// Queues a collective behind all earlier ones. All ranks submit the same collectives in the same order.
     fn submit(&mut self, now: Time, collective: Collective) -> Result<OpId, SubmitError>;
+    /// Queues the collectives of one operation, such as a reduce for each rank. All ranks queue the same ones together:
+    /// a machine may put their blocks side by side.
+    fn submit_together(&mut self, now: Time, collectives: Vec<Collective>) -> Result<Vec<OpId>, SubmitError> {
+        collectives.into_iter().map(|collective| self.submit(now, collective)).collect()
+    }
     /// Gives up all collectives that are queued; `Failed` events with [`CollectiveError::Aborted`] follow.
     fn abort(&mut self, now: Time);
     /// The caller will submit nothing more. Other hosts may still need results that this host holds;

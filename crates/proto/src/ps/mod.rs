@@ -49,7 +49,11 @@ impl PsHost {
     /// A worker, which is also a server if `config.serves` says so. `config.job.trees` is the number of servers.
     pub fn worker(values: Values, config: &HostConfig) -> PsHost {
         let shutdown = is_needed(&config.job, config).then(|| Shutdown::new(config));
-        PsHost { worker: Some(SwitchMlHost::new(values, config)), shutdown, ..PsHost::server(values, config) }
+        PsHost {
+            worker: Some(SwitchMlHost::new(values, config).among_servers()),
+            shutdown,
+            ..PsHost::server(values, config)
+        }
     }
 
     /// A server that is not a worker.
@@ -95,6 +99,18 @@ impl PsHost {
         }
     }
 
+    /// True if these are collectives with each rank as root in turn, and each rank's host has a server: the root's own
+    /// then sums, so that results stay there, or sources need not bring their blocks to another.
+    fn are_for_all_servers(&self, collectives: &[Collective]) -> bool {
+        let is_for_its_rank = |(rank, one): (u16, &Collective)| one.tensor.spec().primitive.root() == Some(Rank(rank));
+        let (servers, slots) = (self.job.trees, self.job.slots);
+        self.serves.is_some()
+            && servers == self.job.world_size
+            && slots.is_multiple_of(servers)
+            && collectives.len() == usize::from(servers)
+            && (0..servers).zip(collectives).all(is_for_its_rank)
+    }
+
     /// The worker's next packet. Packets for this host's own server stay here.
     fn poll_worker(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
         loop {
@@ -132,10 +148,18 @@ impl PsHost {
 impl Host for PsHost {
     fn submit(&mut self, now: Time, collective: Collective) -> Result<OpId, SubmitError> {
         match &mut self.worker {
-            Some(worker) => worker
-                .submit(now, collective)
-                .map_err(|SubmitError::Broken(error)| SubmitError::Broken(of_servers(error))),
+            Some(worker) => worker.submit(now, collective).map_err(refused_by_servers),
             // A dedicated server has no data of its own.
+            None => Err(SubmitError::Broken(CollectiveError::Aborted)),
+        }
+    }
+
+    fn submit_together(&mut self, now: Time, collectives: Vec<Collective>) -> Result<Vec<OpId>, SubmitError> {
+        if !self.are_for_all_servers(&collectives) {
+            return collectives.into_iter().map(|collective| self.submit(now, collective)).collect();
+        }
+        match &mut self.worker {
+            Some(worker) => worker.submit_striped(now, collectives).map_err(refused_by_servers),
             None => Err(SubmitError::Broken(CollectiveError::Aborted)),
         }
     }
@@ -236,12 +260,17 @@ fn of_servers(error: CollectiveError) -> CollectiveError {
     }
 }
 
+fn refused_by_servers(SubmitError::Broken(error): SubmitError) -> SubmitError {
+    SubmitError::Broken(of_servers(error))
+}
+
 /// Parameter servers (SwitchML §6.1): hosts sum, slot by slot.
 pub static PROTOCOL: Protocol = Protocol {
     code: 4,
     name: "ps",
     about: "parameter servers sum, on hosts of their own or one with each worker",
     header_len: HEADER_LEN,
+    rooted_is_unicast: true,
     options: options("ps"),
     numbers: Numbers::chosen,
     check: |spec, options| check("ps", spec, options),

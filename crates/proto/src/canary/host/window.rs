@@ -4,8 +4,8 @@ use tributary_numeric::BlockExponent;
 
 use super::{CanaryHost, NOTICE};
 use crate::aggregation::agreement::{Agreement, ExponentHint, Stage};
-use crate::aggregation::life::Op;
 use crate::aggregation::slots::switch::Relation;
+use crate::aggregation::stream::Op;
 use crate::contract::ids::{NodeId, Rank};
 use crate::contract::tensor::{Primitive, Spec};
 

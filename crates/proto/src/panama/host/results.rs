@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::tree::Arrival;
 use super::{PanamaHost, lengths, read};
-use crate::aggregation::life::Op;
+use crate::aggregation::stream::Op;
 use crate::congestion::ResultAck;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::Rank;

@@ -217,22 +217,23 @@ impl Simulation {
         if operations == 0 {
             return self.complete_node(id, node);
         }
+        let now = self.fabric.now;
+        let Traffic { endpoints, jobs, .. } = &mut self.traffic;
+        let state = &mut endpoints[endpoint.0 as usize];
+        if !state.alive || !state.open {
+            return self.end_step_rank(id);
+        }
+        let job = jobs.get_mut(state.job);
+        let deadline = job.plan.timeout.map(|timeout| now + timeout);
+        let mut collectives = Vec::with_capacity(operations as usize);
         for _ in 0..operations {
-            let now = self.fabric.now;
-            let Traffic { endpoints, jobs, .. } = &mut self.traffic;
-            let state = &mut endpoints[endpoint.0 as usize];
-            if !state.alive || !state.open {
-                return self.end_step_rank(id);
-            }
-            let job = jobs.get_mut(state.job);
-            let deadline = job.plan.timeout.map(|timeout| now + timeout);
-            let tensor = job.tensor(state.rank, state.submitted, now);
+            collectives.push(Collective { tensor: job.tensor(state.rank, state.submitted, now), deadline });
             state.submitted += 1;
-            if state.machine.submit(now, Collective { tensor, deadline }).is_err() {
-                // A failed job refuses collectives; its error is recorded already.
-                return self.finish_endpoint(endpoint);
-            }
             state.drain.begin();
+        }
+        if state.machine.submit_together(now, collectives).is_err() {
+            // A failed job refuses collectives; its error is recorded already.
+            return self.finish_endpoint(endpoint);
         }
         self.drain(endpoint);
     }

@@ -5,8 +5,8 @@ use tributary_numeric::BlockExponent;
 
 use super::BestEffortHost;
 use crate::aggregation::best_effort::wire::{Flags, HEADER_LEN, Header, Kind, emit, seq_of_block};
-use crate::aggregation::life::Op;
 use crate::aggregation::shutdown::Word;
+use crate::aggregation::stream::Op;
 use crate::contract::ids::Rank;
 use crate::contract::packet::Transmit;
 use crate::contract::time::Time;

@@ -8,6 +8,7 @@
 //! either way.
 
 mod send_order;
+mod starts;
 mod transmit;
 
 use self::send_order::SendGate;
@@ -15,8 +16,9 @@ pub use self::send_order::{Epochs, SIMULATED_WINDOW, WINDOW_OPTIONS};
 use super::wire::{Header, Kind, Mismatch, header_len};
 use super::{Dialect, Word};
 use crate::aggregation::agreement::{Agreement, Stage};
-use crate::aggregation::life::{Life, LifeCycle, Op, Stream};
+use crate::aggregation::life::{Life, LifeCycle};
 use crate::aggregation::report::{LastReport, Report};
+use crate::aggregation::stream::{Op, Stream};
 use crate::contract::config::HostConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError, Upcoming};
@@ -106,22 +108,6 @@ impl<D: Dialect> SlotHost<D> {
         }
     }
 
-    /// Starts a slot whose block was submitted.
-    fn start(&mut self, idx: u16, in_step: bool) {
-        let pool = self.slots.len() as u64;
-        let slot = &mut self.slots[usize::from(idx)];
-        let Some(op) = self.life.stream.op_of(slot.block) else {
-            slot.stage = Stage::Idle;
-            return;
-        };
-        slot.stage = slot.agreement.begin(op, slot.block, pool);
-        slot.in_step = in_step;
-        let may_go = self.gate.as_mut().is_none_or(|gate| gate.begin(slot.block));
-        if may_go {
-            self.queue.push(idx);
-        }
-    }
-
     fn receive(&mut self, now: Time, from: Addr, packet: Packet<'_>) -> Result<(), DropReason> {
         Common::parse_kind(packet.bytes, &self.config.job.common())?;
         let header = Header::parse(packet.bytes)?;
@@ -184,7 +170,7 @@ impl<D: Dialect> SlotHost<D> {
             op.remaining -= 1;
             self.stats.blocks_in_network += 1;
             self.stats.order = header.word.order();
-            slot.block += stride;
+            slot.block = self.life.stream.next_in_slot(slot.block + stride, stride);
         }
         slot.phase = slot.phase.wrapping_add(1);
         let took = self.recovery.answered(now, header.idx, &mut self.queue);
@@ -198,50 +184,12 @@ impl<D: Dialect> SlotHost<D> {
         self.complete_collectives();
         Ok(())
     }
-
-    /// Goes on after a slot's result: the slot's next block follows, or the blocks that are next in the host's own
-    /// order.
-    fn go_on(&mut self, idx: u16) {
-        if self.epochs.is_none() {
-            return self.start(idx, true);
-        }
-        self.slots[usize::from(idx)].stage = Stage::Idle;
-        self.send_in_epochs(true);
-    }
-
-    /// Starts the blocks that come next in the host's own order, as long as their slots are free.
-    fn send_in_epochs(&mut self, in_step: bool) {
-        let pool = self.slots.len() as u64;
-        while let Some(block) = self.next_in_epochs() {
-            self.start((block % pool) as u16, in_step);
-        }
-    }
-
-    fn next_in_epochs(&mut self) -> Option<u64> {
-        let (slots, stream) = (&self.slots, &self.life.stream);
-        let is_free = |block: u64| {
-            let slot = &slots[(block % slots.len() as u64) as usize];
-            slot.stage == Stage::Idle && slot.block == block
-        };
-        self.epochs.as_mut()?.next(|block| stream.op_of(block).is_some(), is_free)
-    }
 }
 
 impl<D: Dialect> Host for SlotHost<D> {
     fn submit(&mut self, now: Time, collective: Collective) -> Result<OpId, SubmitError> {
         let (id, blocks) = self.life.submit(now, collective)?;
-        let slots = self.slots.len() as u64;
-        if self.epochs.is_some() {
-            self.send_in_epochs(false);
-            return Ok(id);
-        }
-        for block in blocks.take(self.slots.len()) {
-            let idx = (block % slots) as u16;
-            let slot = &self.slots[usize::from(idx)];
-            if slot.stage == Stage::Idle && slot.block == block {
-                self.start(idx, false);
-            }
-        }
+        self.begin(blocks);
         Ok(id)
     }
 

@@ -17,14 +17,18 @@ pub const SIMULATED_WINDOW: &[(&str, &str)] = &[(congestion::OPTION, fixed::ALGO
 /// The first window of controllers that do not measure what the first should be, and their smallest.
 const FIRST_WINDOW: u32 = 16;
 const LEAST_WINDOW: u32 = 2;
+/// Blocks that go to one of several servers before the next has its turn, so that they leave in one run of segments.
+const RUN: u64 = 8;
 
 /// The gate of one host, through which blocks go when the window allows it.
 #[derive(Clone, Hash)]
 pub struct SendGate {
     controller: Box<dyn Controller>,
     under_way: u32,
-    /// The blocks that wait.
-    waiting: BTreeSet<u64>,
+    /// The blocks that wait, in the order in which they go: see [`SendGate::turn`].
+    waiting: BTreeSet<(u64, u64)>,
+    /// The slots of each of several servers, which get blocks in turns; `None` if blocks go in their order.
+    slots_of_server: Option<u64>,
     /// The oldest block without a result.
     oldest: u64,
     /// The last transmission of each slot.
@@ -51,11 +55,25 @@ impl SendGate {
             controller: (algorithm.make)(&settings),
             under_way: 0,
             waiting: BTreeSet::new(),
+            slots_of_server: None,
             oldest: 0,
             transmissions: vec![0; max as usize].into(),
             next_transmission: 0,
             newest_arrived: 0,
         })
+    }
+
+    /// The same gate for a job of several servers with this many slots each. What is under way is for all of them, so that
+    /// no server's link is busy while the others' are idle.
+    pub fn among_servers(self, slots: u64) -> SendGate {
+        SendGate { slots_of_server: Some(slots.max(1)), ..self }
+    }
+
+    /// When a block goes, before all blocks with a later turn: runs of blocks to each server in turn.
+    fn turn(&self, block: u64) -> (u64, u64) {
+        let Some(slots) = self.slots_of_server else { return (block, block) };
+        let pool = self.transmissions.len() as u64;
+        (block / pool * slots + block % slots / RUN, block)
     }
 
     /// Blocks that may be under way now.
@@ -78,25 +96,28 @@ impl SendGate {
 
     /// Begins a block that is ready to be sent. False if it must wait until [`SendGate::release`] names it.
     pub fn begin(&mut self, block: u64) -> bool {
-        if block == self.oldest || (self.waiting.is_empty() && self.is_open()) {
+        let is_next = self.slots_of_server.is_none() && self.waiting.is_empty() && self.is_open();
+        if block == self.oldest || is_next {
             self.under_way += 1;
             self.transmit(block);
             return true;
         }
-        self.waiting.insert(block);
-        self.controller.on_limited();
+        self.waiting.insert(self.turn(block));
+        if !self.is_open() || self.slots_of_server.is_none() {
+            self.controller.on_limited();
+        }
         false
     }
 
     /// The next block that no longer needs to wait.
     pub fn release(&mut self) -> Option<u64> {
-        let first = *self.waiting.first()?;
-        if !self.is_open() && first != self.oldest {
+        let first = if self.is_open() { *self.waiting.first()? } else { self.turn(self.oldest) };
+        if !self.waiting.remove(&first) {
             return None;
         }
         self.under_way += 1;
-        self.transmit(first);
-        self.waiting.pop_first()
+        self.transmit(first.1);
+        Some(first.1)
     }
 
     /// Notes that a block is no longer under way: it has its answer, or it was lost.
@@ -308,6 +329,19 @@ mod tests {
         assert_eq!((gate.release(), gate.release()), (Some(200), None));
         gate.advance(|block| block < 300);
         assert_eq!(gate.release(), Some(300), "now it is the oldest");
+    }
+
+    #[test]
+    fn servers_have_runs_of_blocks_in_turn() {
+        let mut gate = gate().among_servers(250);
+        assert!(gate.begin(0), "the oldest");
+        assert!((1..1000).all(|block| !gate.begin(block)));
+        let sent: Vec<u64> = std::iter::from_fn(|| gate.release()).collect();
+        assert_eq!(sent.len(), 63, "the window is full");
+        let runs = [1..8, 250..258, 500..508, 750..758, 8..16, 258..266, 508..516, 758..766];
+        assert_eq!(sent, runs.into_iter().flatten().collect::<Vec<_>>());
+        gate.advance(|block| block < 100);
+        assert_eq!(gate.release(), Some(100), "it is the oldest, and never waits");
     }
 
     #[test]

@@ -17,7 +17,8 @@ impl<D: Dialect> SlotHost<D> {
         let slot = &self.slots[usize::from(idx)];
         let op = self.life.stream.op_of(slot.block).expect("a slot that sends has a block");
         let exponent = |ahead| {
-            let block = slot.block + ahead * self.slots.len() as u64;
+            let pool = self.slots.len() as u64;
+            let block = self.life.stream.next_in_slot(slot.block + ahead * pool, pool);
             Some(self.life.stream.op_of(block)?.exponent(block))
         };
         let word = self.dialect.says(&self.config, kind, exponent);
