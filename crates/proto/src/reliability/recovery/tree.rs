@@ -74,7 +74,7 @@ pub(super) struct Gaps {
     longest: [Span; 2],
     /// The longest silence after which a timeout proved spurious. Fades with answers and halves with every timeout that
     /// was right.
-    harmless: Span,
+    pub(super) harmless: Span,
     /// How many the last answers are.
     answers: u32,
     /// When the last answer came, if an answer was awaited ever since.
