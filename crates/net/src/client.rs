@@ -18,7 +18,7 @@ use tributary_control::{JobName, printable};
 use tributary_proto::contract::ids::{JobId, JobKey};
 use ureq::{Agent, RequestBuilder};
 
-pub use self::operators::{Events, ended, events, history, status};
+pub use self::operators::{Events, ended, events, history, status, status_of_child};
 use crate::api::{
     Done, ErrorBody, GoneMembers, Jobs, JoinBody, JoinReply, LeaveBody, NO_CONTROLLER, OfferBody, OfferReply,
     RetireBody, StandingBody, SwitchJoinBody, SwitchJoinReply, SwitchLeaveBody, WatchBody, hex, version,

@@ -59,7 +59,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         return Ok(());
     }
     if args.tree {
-        let tree = levels::of(switch, client::status)?;
+        let tree = levels::of(switch, client::status, client::status_of_child)?;
         match args.json {
             true => output::json(&tree)?,
             false => output::line(&levels::draw(&tree).join("\n"))?,

@@ -34,6 +34,12 @@ pub fn status(switch: SocketAddr) -> Result<SwitchStatus, ClientError> {
     Client::new(switch, token).get("/status", PROMPT)
 }
 
+/// The state of a switch that another one names as its child. It is not shown the token of this process: whoever may join
+/// as a switch chooses the address.
+pub fn status_of_child(switch: SocketAddr) -> Result<SwitchStatus, ClientError> {
+    Client::new(switch, None).get("/status", PROMPT)
+}
+
 /// The jobs that ended at a switch in the last hour.
 pub fn ended(switch: SocketAddr) -> Result<Ended, ClientError> {
     let token = Token::of_this_process().map_err(ClientError::Unreachable)?;

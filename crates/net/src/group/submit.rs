@@ -281,9 +281,9 @@ fn chunk_in(rank: u16, chunk: usize, range: &Range<usize>) -> Range<usize> {
     start.clamp(range.start, range.end)..(start + chunk).clamp(range.start, range.end)
 }
 
-/// The tensors of all parts of an operation, unless one is refused.
+/// The tensors of all ranges of an operation, unless one is refused.
 fn all(
-    parts: impl Iterator<Item = Result<Vec<Box<dyn Tensor>>, GroupError>>,
+    ranges: impl Iterator<Item = Result<Vec<Box<dyn Tensor>>, GroupError>>,
 ) -> Result<Vec<Box<dyn Tensor>>, GroupError> {
-    Ok(parts.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+    Ok(ranges.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
 }

@@ -27,38 +27,45 @@ pub struct Level {
     pub below: Vec<Level>,
 }
 
-/// Asks with `ask` all switches of the tree that a switch belongs to, from the root on. An error is that of the switch
-/// itself; others are in the tree.
+/// Asks all switches of the tree that a switch belongs to, from the root on: with `ask` the switch itself and those above
+/// it, which its operator has chosen, and with `ask_child` those that join. An error is that of the switch itself; others
+/// are in the tree.
 pub fn of(
     switch: SocketAddr,
     ask: impl Fn(SocketAddr) -> Result<SwitchStatus, ClientError>,
+    ask_child: impl Fn(SocketAddr) -> Result<SwitchStatus, ClientError>,
 ) -> Result<Level, ClientError> {
-    let mut root = (switch, ask(switch)?);
+    let (mut root, mut status) = (switch, ask(switch)?);
+    let mut answers = BTreeMap::new();
     for _ in 0..MOST_LEVELS {
-        let Some(parent) = root.1.switch.parent else { break };
+        let Some(parent) = status.switch.parent.filter(|parent| !answers.contains_key(parent)) else { break };
         // A parent that does not answer leaves its child at the top: the child says why it is not healthy.
-        let Ok(status) = ask(parent) else { break };
-        root = (parent, status);
+        let Ok(of_parent) = ask(parent) else { break };
+        answers.insert(root, Some(status));
+        (root, status) = (parent, of_parent);
     }
-    let mut visited = BTreeSet::from([root.0]);
-    Ok(level(root.0, Ok(root.1), &ask, &mut visited, MOST_LEVELS))
+    answers.insert(root, None);
+    Ok(level(root, Ok(status), &ask_child, &mut answers, MOST_LEVELS))
 }
 
+/// `answers` has the switches that have answered, and `None` where they are in the tree already.
 fn level(
     switch: SocketAddr,
     status: Result<SwitchStatus, ClientError>,
-    ask: &impl Fn(SocketAddr) -> Result<SwitchStatus, ClientError>,
-    visited: &mut BTreeSet<SocketAddr>,
+    ask_child: &impl Fn(SocketAddr) -> Result<SwitchStatus, ClientError>,
+    answers: &mut BTreeMap<SocketAddr, Option<SwitchStatus>>,
     deep: usize,
 ) -> Level {
     let children = status.iter().flat_map(|status| &status.jobs).flat_map(|job| &job.switches);
     let children: BTreeSet<SocketAddr> = children.filter_map(|child| child.addr).filter(|_| deep > 0).collect();
     let mut below = Vec::new();
     for child in children {
-        if visited.insert(child) {
-            let status = ask(child);
-            below.push(level(child, status, ask, visited, deep - 1));
-        }
+        let status = match answers.insert(child, None) {
+            None => ask_child(child),
+            Some(Some(status)) => Ok(status),
+            Some(None) => continue,
+        };
+        below.push(level(child, status, ask_child, answers, deep - 1));
     }
     let error = status.as_ref().err().map(ToString::to_string);
     Level { switch, status: status.ok(), error, below }
@@ -135,7 +142,7 @@ mod tests {
     #[test]
     fn a_tree_is_the_same_from_its_root_and_from_a_leaf() {
         for from in [1, 2] {
-            let lines = draw(&of(addr(from), ask).unwrap());
+            let lines = draw(&of(addr(from), ask, ask).unwrap());
             assert_eq!(
                 lines,
                 [
@@ -145,7 +152,21 @@ mod tests {
                 ]
             );
         }
-        assert!(of(addr(3), ask).is_err(), "the switch itself must answer");
+        assert!(of(addr(3), ask, ask).is_err(), "the switch itself must answer");
+    }
+
+    /// Who may join as a switch names its own address, and would be shown a token.
+    #[test]
+    fn children_are_queried_in_another_way_than_the_switch_and_its_parents() {
+        let trusted = |switch: SocketAddr| match switch.port() {
+            3 => panic!("it is a child"),
+            _ => ask(switch),
+        };
+        let tree = of(addr(2), trusted, |child| {
+            assert_eq!(child.port(), 3, "the others have answered");
+            ask(child)
+        });
+        assert_eq!(tree.unwrap().below.len(), 2);
     }
 
     /// Two switches that call each other parent and child.
@@ -159,7 +180,7 @@ mod tests {
             status.jobs[0].switches[0].addr = Some(other);
             Ok(status)
         };
-        let tree = of(addr(1), circle).unwrap();
+        let tree = of(addr(1), circle, circle).unwrap();
         assert_eq!(draw(&tree).len(), 2);
     }
 }
