@@ -282,6 +282,9 @@ impl Forwarding {
         }
         let port = self.chooser.choose(fabric, self.node, ports, &packet);
         let link = fabric.port(self.node, port);
+        if packet.flags.takes_records() {
+            fabric.stamp(link, &packet);
+        }
         fabric.send_of(origin, link, packet);
     }
 
