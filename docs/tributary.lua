@@ -78,7 +78,7 @@ local SLOT = {
     { "idx", 26, 2, "Slot (idx)" },
     { "phase", 28, 4, "Phase of the slot" },
     { "exponent", 32, 2, "Exponent", signed = true, special = { -0x8000, "zero" } },
-    { "flags", 34, 1, "Flags", bits = { { 0x01, "NON_FINITE" }, { 0x02, "UNKNOWN" } } },
+    { "flags", 34, 1, "Flags", bits = { { 0x01, "NON_FINITE" }, { 0x02, "UNKNOWN" }, { 0x04, "NORM" } } },
     { "slot.reserved", 35, 1, "Reserved", hex = true },
 }
 local REPORT = {

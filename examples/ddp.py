@@ -5,8 +5,8 @@
     torchrun --nproc-per-node 4 examples/ddp.py --bits 8
     TRIBUTARY_PROTOCOL=flare torchrun --nproc-per-node 4 examples/ddp.py --topk 0.01 --epochs 20
 
-With --bits gradients travel as codes of 8 bits, with --bf16 as bfloat16. With --topk each rank sends that share of its
-gradients only, the largest, under a protocol that sums sparse tensors.
+With --bits gradients travel as codes of 8 or 4 bits, with --bf16 as bfloat16. With --topk each rank sends that share of
+its gradients only, the largest, under a protocol that sums sparse tensors.
 Prints loss and accuracy of each epoch, and whether all ranks ended with the same parameters, bit for bit.
 """
 

@@ -2,7 +2,8 @@
 
     torchrun --nproc-per-node 4 examples/language_model.py
 
-Gradients travel as bfloat16 (DDP's own compression hook) and are summed in the switch. Prints bits per byte.
+Gradients travel as bfloat16 (DDP's own compression hook), or with --bits as codes of 8 or 4 bits, and are summed in the
+switch. Prints bits per byte.
 """
 
 import argparse
@@ -16,6 +17,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
 from torch.nn.parallel import DistributedDataParallel
+
+import tributary.torch
 
 
 class LanguageModel(nn.Module):
@@ -47,6 +50,7 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=192)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--context", type=int, default=128)
+    parser.add_argument("--bits", type=int, help="of the codes as which gradients travel")
     args = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(1)
@@ -56,7 +60,10 @@ def main() -> None:
     text = b"".join(path.read_bytes() for path in sorted([*root.glob("*.md"), *root.glob("docs/**/*.md")]))
     corpus = torch.frombuffer(bytearray(text), dtype=torch.uint8).long()
     model = DistributedDataParallel(LanguageModel(args.width, args.layers, args.context))
-    model.register_comm_hook(None, bf16_compress_hook)
+    if args.bits is None:
+        model.register_comm_hook(None, bf16_compress_hook)
+    else:
+        model.register_comm_hook(tributary.torch.Compress(model, args.bits), tributary.torch.compress_hook)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     draw = torch.Generator().manual_seed(rank)
     if rank == 0:

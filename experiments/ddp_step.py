@@ -76,13 +76,16 @@ def train(args: argparse.Namespace) -> None:
     import torch
     import torch.distributed as dist
 
+    import tributary.torch
+
     torch.set_num_threads(1)
     dist.init_process_group(args.backend, timeout=timedelta(seconds=300))
     if not args.protocol:
         train_in(args, dist.group.WORLD, {})
     for protocol in args.protocol:
-        os.environ["TRIBUTARY_PROTOCOL"] = protocol
-        group = dist.new_group(backend=args.backend, timeout=timedelta(seconds=300))
+        # A group without options of its own has those of the default group.
+        options = tributary.torch.Options.from_environment(os.environ | {"TRIBUTARY_PROTOCOL": protocol})
+        group = dist.new_group(backend=args.backend, timeout=timedelta(seconds=300), pg_options=options)
         train_in(args, group, {"protocol": protocol})
         dist.destroy_process_group(group)
     dist.destroy_process_group()
@@ -97,7 +100,7 @@ def train_in(args: argparse.Namespace, group: Any, report: dict[str, Any]) -> No
 
     torch.manual_seed(1)
     plain = nn.Sequential(*[nn.Linear(args.width, args.width) for _ in range(args.layers)])
-    model = sharded(plain) if args.sharded else DistributedDataParallel(plain, process_group=group)
+    model = sharded(plain, group) if args.sharded else DistributedDataParallel(plain, process_group=group)
     without = plain if args.sharded else model
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     draw = torch.Generator().manual_seed(dist.get_rank())
@@ -138,18 +141,26 @@ def train_in(args: argparse.Namespace, group: Any, report: dict[str, Any]) -> No
         raise SystemExit("ranks hold different parameters")
     if dist.get_rank() == 0:
         megabytes = sum(parameter.numel() for parameter in model.parameters()) * 4e-6
+        report |= {"packets_sent": sent(group)} if args.protocol else {}
         report |= {"step_s": whole, "compute_s": compute, "communication_s": whole - compute, "megabytes": megabytes}
         report |= {} if args.sharded else {"steps_with_equal_parameters": len(set(hashes))}
         print(json.dumps(report), flush=True)
 
 
-def sharded(plain: Any) -> Any:
+def sent(group: Any) -> int:
+    """The packets that this rank has sent in a group."""
+    from tributary.torch import stats
+
+    packets = stats(group).packets
+    return 0 if packets is None else packets.packets_sent
+
+
+def sharded(plain: Any, group: Any) -> Any:
     """A copy of the model, sharded layer by layer with FSDP2; the backward pass fetches a layer ahead."""
-    import torch.distributed as dist
-    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.fsdp import fully_shard
 
-    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    mesh = DeviceMesh.from_group(group, "cpu")
     model = copy.deepcopy(plain)
     for layer in model:
         fully_shard(layer, mesh=mesh)

@@ -22,7 +22,7 @@ import pytest
 import program
 
 REPO = Path(__file__).parent.parent
-PAGES = ["README.md", "CONTRIBUTING.md", "deploy/README.md"]
+PAGES = ["README.md", "CONTRIBUTING.md", "deploy/README.md", "crates/explore/README.md", "experiments/soak/README.md"]
 FENCES = {"", "sh", "bash", "console"}
 
 #: What a command's first word may be; a line of a block without one is output.

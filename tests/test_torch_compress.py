@@ -1,4 +1,4 @@
-"""Gradients as codes of 8 bits: DDP's hook, error feedback, and checkpoints of what the codes have lost."""
+"""Gradients as codes: DDP's hook, FSDP2's sum, error feedback, and checkpoints of what the codes have lost."""
 
 from __future__ import annotations
 
@@ -21,9 +21,15 @@ def meet(tmp_path: Path) -> str:
     return str(tmp_path / "meet")
 
 
+BITS = [(8, "int8"), (4, "thc4")]
+
+
 @pytest.mark.parametrize("protocol", [AT_SWITCH, AT_HOSTS])
-def test_all_ranks_have_the_same_parameters_after_every_step(ranks: Ranks, meet: str, protocol: str) -> None:
-    seen = ranks(torch_rank_compress.trains, 3, meet, protocol)
+@pytest.mark.parametrize(("bits", "codes"), BITS)
+def test_all_ranks_have_the_same_parameters_after_every_step(
+    ranks: Ranks, meet: str, protocol: str, bits: int, codes: str
+) -> None:
+    seen = ranks(torch_rank_compress.trains, 3, meet, protocol, bits, codes)
     assert seen[0] == seen[1] == seen[2]
     assert len(set(seen[0])) == 6
 
@@ -36,15 +42,27 @@ def test_training_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(ranks: Rank
     assert without != whole
 
 
-def test_what_codes_lose_arrives_later(ranks: Ranks, meet: str) -> None:
-    for with_feedback, without in ranks(torch_rank_compress.feeds_back, 3, meet):
+@pytest.mark.parametrize(
+    ("bits", "options", "times"),
+    # Codes of 8 bits round to the nearest, so that the same is lost at each step; those of 4 bits at random.
+    [(8, "numbers=int8,down=16", 20), (4, "numbers=thc4", 2)],
+)
+def test_what_codes_lose_arrives_later(ranks: Ranks, meet: str, bits: int, options: str, times: float) -> None:
+    for with_feedback, without in ranks(torch_rank_compress.feeds_back, 3, meet, bits, options):
         # What is left over after all steps is less than a code, and is divided by 200.
-        assert with_feedback < without / 20
+        assert with_feedback < without / times
+
+
+@pytest.mark.parametrize("protocol", [AT_SWITCH, AT_HOSTS])
+@pytest.mark.parametrize(("bits", "codes"), BITS)
+def test_fsdp2_sums_gradients_as_codes(ranks: Ranks, meet: str, protocol: str, bits: int, codes: str) -> None:
+    for exact, coded in ranks(torch_rank_compress.shards, 3, meet, protocol, bits, codes):
+        assert coded < 1.5 * exact
 
 
 def test_what_does_not_fit_is_refused_with_a_sentence(ranks: Ranks, meet: str) -> None:
     for bits, group, shape, name in ranks(torch_rank_compress.refuses, 2, meet):
-        assert bits == "gradients have codes of 8 bits, not 7"
+        assert bits == "gradients have codes of 8 or 4 bits, not 7"
         assert group.startswith("the group 0 does not sum codes of 8 bits: make it with pg_options=")
         assert (
             shape == "the parameter weight has the shape [2, 3], and its state [3]: this is the state of another model"
@@ -65,6 +83,8 @@ def test_many_ranks_get_wider_sums_unless_options_say_otherwise(
     options: str, world_size: int, chosen: dict[str, str]
 ) -> None:
     assert with_codes(Options(options=options), "int8", world_size).protocol_options == chosen
+    # Of 4 bits the number of ranks decides.
+    assert with_codes(Options(), "thc4", world_size).protocol_options == {"numbers": "thc4"}
 
 
 def test_in_a_hosts_memory_nothing_is_lost(ranks: Ranks, meet: str) -> None:

@@ -18,6 +18,7 @@ import torch_rank_training
 from conftest import Ranks
 from program import SERVED, Daemon
 from torch_program import ROOT, finish, start, torchrun
+from tributary.torch.options import AROUND, AT_SWITCH
 
 
 def test_ddp_learns_digits_and_all_ranks_agree() -> None:
@@ -106,6 +107,19 @@ def test_parameters_agree_to_the_bit_for_200_steps_on_links_that_lose_packets() 
     # The script fails where ranks differ; every step changes the parameters.
     steps = {run["protocol"]: run["steps_with_equal_parameters"] for run in reports}
     assert steps == dict.fromkeys(protocols, 200)
+
+
+def test_a_step_is_timed_under_the_protocol_that_was_chosen() -> None:
+    """A ring of three sends 4/3 of a tensor from each host, and a switch needs one. The default group has a switch."""
+    if os.geteuid() != 0 or shutil.which("nft") is None or shutil.which("ip") is None:
+        pytest.skip("network namespaces need root, iproute2 and nftables")
+    words = ["--backend", "tributary", "--repetitions", "1", "--hosts", "3", "--steps", "1", "--layers", "4"]
+    script = [sys.executable, "experiments/ddp_step.py", *words, "--protocol", AT_SWITCH, AROUND]
+    ran = subprocess.run(script, capture_output=True, text=True, cwd=ROOT, timeout=200)
+    assert ran.returncode == 0, ran.stderr
+    reports = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
+    sent = {run["protocol"]: run["packets_sent"] for run in reports}
+    assert sent[AROUND] > 1.2 * sent[AT_SWITCH]
 
 
 def test_a_step_with_fsdp2_is_timed_on_shaped_links() -> None:

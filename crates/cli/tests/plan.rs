@@ -62,6 +62,18 @@ fn each_protocol_has_a_line_whose_file_gives_the_same_step_again() {
 }
 
 #[test]
+fn no_protocol_whose_switches_sum_everything_is_far_from_the_best() {
+    let words = ["--parameters", "400_000", "--hosts", "8", "--rate", "1 Gbit/s", "--json"];
+    let plan = json(&plan(&words));
+    let goodput = |row: &Value| row["goodput_gbps"].as_f64().unwrap();
+    let rows = plan["rows"].as_array().unwrap();
+    let by_hosts = rows.iter().filter(|row| row["in_network"] == false).map(goodput).fold(0.0, f64::max);
+    for row in rows.iter().filter(|row| row["in_network"] == true) {
+        assert!(goodput(row) > 1.2 * by_hosts, "switches that send what they have too early: {row} of {plan}");
+    }
+}
+
+#[test]
 fn a_plan_that_is_scaled_down_says_so_and_slower_links_make_steps_longer() {
     let of = |rate: &str, scale: &str| {
         let words = ["--parameters", "400_000", "--hosts", "4", "--protocol", summing(), "--rate", rate];

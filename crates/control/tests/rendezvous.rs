@@ -1,6 +1,6 @@
 //! How ranks come together, and how they are refused when they cannot.
 
-use crate::harness::{MIB, TestSwitch, name, request, secs};
+use crate::harness::{MIB, TestSwitch, in_numbers, name, request, secs};
 use tributary_control::{JoinRequest, Limits, Phase, Quota, Refusal};
 use tributary_proto::contract::ids::{JobId, JobKey};
 use tributary_proto::contract::protocol::{Placement, Protocol};
@@ -165,9 +165,10 @@ fn a_path_that_is_too_narrow_for_the_wish_is_named_to_all() {
 
 #[test]
 fn requests_that_make_no_sense_are_refused_and_disturb_nothing() {
-    let cases: [(Change, &str); 8] = [
+    let cases: [(Change, &str); 9] = [
         (|r| r.world_size = 0, "bad_world_size"),
         (|r| r.world_size = 16_385, "bad_world_size"),
+        (|r| (r.world_size, r.options) = (2185, in_numbers("thc4")), "bad_world_size"),
         (|r| r.rank = 4, "bad_rank"),
         (|r| r.max_elements_per_packet = 0, "bad_elements_per_packet"),
         (|r| r.elements_per_packet = Some(0), "bad_elements_per_packet"),

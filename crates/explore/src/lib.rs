@@ -3,7 +3,7 @@
 //! A system is a few hosts and switches that run a protocol's own machines, and a network that consists only of the
 //! packets in flight: any of them may arrive next, be lost or arrive twice, and any timer may expire. [`explore`] goes
 //! through all states that can be reached within [`Bounds`], the nearest first. In each it checks that no rank got a
-//! wrong sum or a failure, and that the run ends once faults cease. `docs/exploration.md` says what is abstracted.
+//! wrong sum or a failure, and that the run ends once faults cease. `crates/explore/README.md` says what is abstracted.
 //!
 //! `state` is a state of the system and its steps, `step` a step with its text form, `machine` one machine and `input`
 //! the effect of an input on it, `topology` the network, `fingerprint` the way to tell states apart, `search` the

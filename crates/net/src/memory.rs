@@ -6,7 +6,7 @@ mod words;
 use std::ops::Range;
 use std::slice;
 
-use tributary_numeric::{BlockExponent, DType, Element, Scale, bf16, f16};
+use tributary_numeric::{BlockExponent, Codes, DType, Element, Scale, bf16, codec, f16};
 use tributary_proto::contract::tensor::{Primitive, Spec, Tensor};
 use tributary_proto::tensors::{ElementTensor, Operands, Storage};
 
@@ -192,6 +192,16 @@ impl<T: Element> KeptRange<T> {
     fn wanted(&self, block: &Range<usize>) -> Range<usize> {
         block.start.max(self.kept.start)..block.end.min(self.kept.end)
     }
+
+    /// Each element of a rotated block follows from all of its vector.
+    fn decode_rotated(&mut self, block: Range<usize>, wanted: Range<usize>, scale: Scale, vector: &[u8]) {
+        let mut elements = vec![T::default(); block.len()];
+        codec::decode(vector, scale, self.spec().op, &mut elements);
+        let elements = &elements[wanted.start - block.start..][..wanted.len()];
+        let mut bytes = vec![0; size_of_val(elements)];
+        codec::write_native(elements, &mut bytes);
+        self.whole.write(wanted, &bytes);
+    }
 }
 
 impl<T: Element> Tensor for KeptRange<T> {
@@ -207,12 +217,18 @@ impl<T: Element> Tensor for KeptRange<T> {
     fn exponent(&self, block: Range<usize>) -> BlockExponent {
         self.whole.exponent(block)
     }
+    fn norm(&self, block: Range<usize>) -> BlockExponent {
+        self.whole.norm(block)
+    }
     fn encode(&self, block: Range<usize>, scale: Scale, vector: &mut [u8]) {
         self.whole.encode(block, scale, vector);
     }
     fn decode(&mut self, block: Range<usize>, scale: Scale, vector: &[u8]) {
         let wanted = self.wanted(&block);
         if wanted.start < wanted.end {
+            if let Some(Codes::Rotated(_)) = scale.codes {
+                return self.decode_rotated(block, wanted, scale, vector);
+            }
             let size = vector.len() / block.len();
             let (skipped, len) = (size * (wanted.start - block.start), size * wanted.len());
             self.whole.decode(wanted, scale, &vector[skipped..skipped + len]);

@@ -52,7 +52,7 @@ fn main() {
         codes(table.name, &table.bf16, rounds, |i| bf16::from_f32((i as f32 * 0.37).sin()));
     }
     println!("\ncodes of 4 bits, GB/s of tensor of f32");
-    println!("{:<16} {b:>10} {:>10} {:>10}", "", "decode", "add");
+    println!("{:<16} {:>10} {:>10} {:>10} {:>10} {:>10}", "", "norm", "encode", "add", "decode", "loss");
     for table in kernels::available() {
         rotated_codes(table, rounds);
     }
@@ -61,27 +61,28 @@ fn main() {
 /// Rotated blocks: what hosts do, and the switch's sum of levels.
 fn rotated_codes(table: &Kernels, rounds: usize) {
     let input: Vec<f32> = (0..thc::MAX_BLOCK).map(|i| (i as f32 * 0.37).sin()).collect();
-    let shared = thc::Shared { seed: 1, norm: thc::Norm::of(&input), world_size: 3 };
-    let (mut codes, mut lanes) = (vec![0u8; thc::codes_len(input.len())], vec![0u16; input.len()]);
-    let mut output = input.clone();
-    let mut times = [const { Vec::new() }; 3];
+    let kernels: &FixedKernels<f32> = table.f32.fixed.as_ref().expect("a type that has codes");
+    let scale = Scale::rotated((kernels.norm)(&input), 3, 1, 7);
+    let (mut vector, mut lanes) = (vec![0u8; input.len() / 2], vec![0u8; 2 * input.len()]);
+    let (mut sums, mut output) = (vec![0u8; input.len()], input.clone());
+    let mut times = [const { Vec::new() }; 5];
     let time = |work: &mut dyn FnMut()| {
         let start = Instant::now();
         (0..64).for_each(|_| work());
         start.elapsed().as_nanos() as f64 / (64 * size_of_val(input.as_slice())) as f64
     };
     for _ in 0..rounds {
-        times[0].push(time(&mut || (table.thc.encode)(black_box(&input), shared, 7, black_box(&mut codes))));
-        times[1].push(time(&mut || {
-            (table.thc.decode)(black_box(&lanes), shared, ReduceOp::Sum, black_box(&mut output));
+        times[0].push(time(&mut || _ = black_box((kernels.norm)(black_box(&input)))));
+        times[1].push(time(&mut || (kernels.encode_rotated)(black_box(&input), scale, black_box(&mut vector))));
+        times[2].push(time(&mut || (table.rotated_8.add)(black_box(&mut lanes), black_box(&vector))));
+        times[3].push(time(&mut || {
+            (table.rotated_8.load)(black_box(&lanes), black_box(&mut sums));
+            (kernels.decode_rotated)(black_box(&sums), scale, ReduceOp::Sum, black_box(&mut output));
         }));
-        times[2].push(time(&mut || {
-            lanes.fill(0);
-            (table.thc.add)(black_box(&mut lanes), black_box(&codes));
-        }));
+        times[4].push(time(&mut || (kernels.loss_of_rotated)(black_box(&input), scale, black_box(&mut output))));
     }
-    let [encode, decode, add] = times.map(|times| 1.0 / median(times));
-    println!("{:<16} {encode:>10.2} {decode:>10.2} {add:>10.2}", table.name);
+    let [norm, encode, add, decode, loss] = times.map(|times| 1.0 / median(times));
+    println!("{:<16} {norm:>10.2} {encode:>10.2} {add:>10.2} {decode:>10.2} {loss:>10.2}", table.name);
 }
 
 /// Each kernel of each table, with GB/s and the ratio to the copy of the same round.

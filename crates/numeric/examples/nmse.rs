@@ -6,7 +6,7 @@
 //! whole tensor of all ranks, rounded to nearest; and *QSGD*, a norm for each rank and 512 elements and stochastic
 //! rounding (Alistarh et al., NIPS 2017), whose codes cannot be summed: each rank needs those of all others.
 
-use tributary_numeric::{BlockExponent, CodeWidth, ReduceOp, Scale, codec, codes, kernels, thc};
+use tributary_numeric::{BlockExponent, CodeWidth, ReduceOp, Scale, codec, codes, padded, rotated, thc};
 
 const ELEMENTS: usize = 1 << 16;
 /// Elements of a packet of 1,500 bytes as codes of 8 bits.
@@ -75,7 +75,7 @@ fn int8(ranks: &[Tensor], width: CodeWidth) -> Tensor {
             (combine.add)(&mut lanes, &vector);
         }
         (combine.finish)(&mut lanes, ranks.len() as u16);
-        let mut result = vec![0; scale.result_size() * block.len()];
+        let mut result = vec![0; scale.result_len(block.len())];
         (combine.load)(&lanes, &mut result);
         codec::decode(&result, scale, ReduceOp::Sum, &mut sum[block]);
     }
@@ -88,14 +88,18 @@ fn thc4(ranks: &[Tensor]) -> Tensor {
     for start in (0..ELEMENTS).step_by(thc::MAX_BLOCK) {
         let block = start..ELEMENTS.min(start + thc::MAX_BLOCK);
         let blocks = || ranks.iter().map(|rank| &rank[block.clone()]);
-        let norm = blocks().map(thc::Norm::of).max().expect("there are ranks");
-        let shared = thc::Shared { seed: start as u64, norm, world_size: ranks.len() as u16 };
-        let (mut lanes, mut vector) = (vec![0; thc::padded(block.len())], vec![0; thc::codes_len(block.len())]);
+        let norm = blocks().fold(BlockExponent::ZERO, |norm, own| norm.join(codec::norm(own)));
+        let (world_size, half) = (ranks.len() as u16, padded(block.len()) / 2);
+        let scale = |rank| Scale::rotated(norm, world_size, start as u64, (rank << 32 | start) as u64);
+        let combine = rotated(CodeWidth::of_levels(world_size));
+        let (mut lanes, mut vector) = (vec![0; combine.lane_size * half], vec![0; half]);
         for (rank, own) in blocks().enumerate() {
-            (kernels::best().thc.encode)(own, shared, (rank << 32 | start) as u64, &mut vector);
-            (kernels::best().thc.add)(&mut lanes, &vector);
+            codec::encode(own, scale(rank), &mut vector);
+            (combine.add)(&mut lanes, &vector);
         }
-        (kernels::best().thc.decode)(&lanes, shared, ReduceOp::Sum, &mut sum[block]);
+        let mut result = vec![0; combine.result_size * half];
+        (combine.load)(&lanes, &mut result);
+        codec::decode(&result, scale(0), ReduceOp::Sum, &mut sum[block]);
     }
     sum
 }

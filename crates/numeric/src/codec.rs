@@ -1,14 +1,14 @@
 //! Elements to packets and back: as fixed point for sums in the network, in their own type for sums of native elements.
 //!
-//! Every function panics if lengths disagree: vectors have 4 bytes an element (1 or 2 as codes), native bytes `T::DTYPE.size()`. Every
-//! function panics if its arguments have no meaning: fixed point without [`has_fixed_point`], or an operator that does
+//! Every function panics if lengths disagree: vectors have 4 bytes an element (fewer as codes: [`Scale::sent_len`]),
+//! native bytes `T::DTYPE.size()`. Every function panics if its arguments have no meaning: fixed point without [`has_fixed_point`], or an operator that does
 //! not [take](ReduceOp::takes) the type. Code that accepts a collective checks these two first.
 
 use crate::dtype::{ReduceOp, has_fixed_point};
 use crate::element::Element;
 use crate::kernels::{self, ElementKernels, FixedKernels, Fold, Unscale};
 use crate::prefetch;
-use crate::scale::{BlockExponent, CodeWidth, Scale};
+use crate::scale::{BlockExponent, CodeWidth, Codes, Scale};
 
 /// Bits of binary32's infinity; larger magnitudes are NaNs.
 const INFINITY_BITS: u32 = 0x7f80_0000;
@@ -24,15 +24,25 @@ pub fn exponent<T: Element>(input: &[T]) -> BlockExponent {
     BlockExponent { non_finite: true, ..BlockExponent::of_magnitude(finite.to_bits()) }
 }
 
-/// Writes a block as big-endian 32-bit fixed point, or as codes of 8 bits, whichever the scale says: `round(x * f)`,
-/// ties to even. Integers go as they are.
+/// The norm of a block of rotated codes, of at most [`crate::thc::MAX_BLOCK`] floats; see [`BlockExponent`].
+pub fn norm<T: Element>(input: &[T]) -> BlockExponent {
+    prefetch::behind(input);
+    (fixed::<T>(ReduceOp::Sum).norm)(input)
+}
+
+/// Writes a block as the scale says: as big-endian 32-bit fixed point or codes of 8 bits, `round(x * f)`, ties to even; or
+/// as rotated codes of 4 bits. Integers go as they are.
 ///
 /// `scale` must come from an exponent that is no smaller than the block's; otherwise the words mean nothing.
 pub fn encode<T: Element>(input: &[T], scale: Scale, vector: &mut [u8]) {
-    assert_eq!(vector.len(), scale.sent_size() * input.len(), "a vector has 4 bytes for each element, or 1");
-    if scale.codes.is_some() {
+    assert_eq!(vector.len(), scale.sent_len(input.len()), "a vector has the length that its scale says");
+    if let Some(codes) = scale.codes {
         prefetch::behind(input);
-        return (fixed::<T>(ReduceOp::Sum).encode_codes)(input, scale.code_factor(), vector);
+        let fixed = fixed::<T>(ReduceOp::Sum);
+        return match codes {
+            Codes::Linear(_) => (fixed.encode_codes)(input, scale.code_factor(), vector),
+            Codes::Rotated(_) => (fixed.encode_rotated)(input, scale, vector),
+        };
     }
     if scale.counter_bits > 0 && T::DTYPE.is_float() {
         return (fixed::<T>(ReduceOp::Sum).encode_counted)(input, scale, vector);
@@ -47,7 +57,8 @@ pub fn encode<T: Element>(input: &[T], scale: Scale, vector: &mut [u8]) {
 pub fn loss<T: Element>(input: &[T], scale: Scale, loss: &mut [T]) {
     assert_eq!(input.len(), loss.len(), "each element has a loss");
     match scale.codes {
-        Some(_) => (fixed::<T>(ReduceOp::Sum).loss_of_codes)(input, scale.code_factor(), loss),
+        Some(Codes::Linear(_)) => (fixed::<T>(ReduceOp::Sum).loss_of_codes)(input, scale.code_factor(), loss),
+        Some(Codes::Rotated(_)) => (fixed::<T>(ReduceOp::Sum).loss_of_rotated)(input, scale, loss),
         None => loss.fill(T::default()),
     }
 }
@@ -55,15 +66,15 @@ pub fn loss<T: Element>(input: &[T], scale: Scale, loss: &mut [T]) {
 /// Reads a vector that is the sum of `scale.world_size` encoded vectors. Rounds once, to nearest even; values too large for
 /// `T` become infinities. Zeros come out positive.
 pub fn decode<T: Element>(vector: &[u8], scale: Scale, op: ReduceOp, output: &mut [T]) {
-    assert_eq!(vector.len(), scale.result_size() * output.len(), "a vector has 4 bytes for each element, or 2, or 1");
+    assert_eq!(vector.len(), scale.result_len(output.len()), "a vector has the length that its scale says");
     let fixed = fixed::<T>(op);
-    if let Some(width) = scale.codes {
-        let decode = match width {
-            CodeWidth::Eight => fixed.decode_codes_8,
-            CodeWidth::Sixteen => fixed.decode_codes_16,
-        };
+    if let Some(codes) = scale.codes {
         prefetch::behind_to_write(output);
-        return decode(vector, scale.unscale_codes(op), output);
+        return match codes {
+            Codes::Linear(CodeWidth::Eight) => (fixed.decode_codes_8)(vector, scale.unscale_codes(op), output),
+            Codes::Linear(CodeWidth::Sixteen) => (fixed.decode_codes_16)(vector, scale.unscale_codes(op), output),
+            Codes::Rotated(_) => (fixed.decode_rotated)(vector, scale, op, output),
+        };
     }
     if scale.counter_bits > 0 && T::DTYPE.is_float() {
         return (fixed.decode_counted)(vector, scale, op, output);

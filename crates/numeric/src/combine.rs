@@ -90,6 +90,15 @@ pub fn codes(width: CodeWidth) -> &'static Combine {
     }
 }
 
+/// Adds the levels of rotated codes of 4 bits ([`Scale::rotated`]), whose sums hosts get in this width. An element of a
+/// vector is a byte, of two codes. Hosts divide an average.
+pub fn rotated(width: CodeWidth) -> &'static Combine {
+    match width {
+        CodeWidth::Eight => &kernels::best().rotated_8,
+        CodeWidth::Sixteen => &kernels::best().rotated_16,
+    }
+}
+
 /// 16-bit floats that travel in two bytes each way, and are added in 32-bit fixed point. The result has the same bits
 /// as if hosts encoded ([`codec::encode`](crate::codec::encode)), a switch added with [`fixed`], and hosts decoded.
 /// Lanes, partial sums between switches and the merging of lanes are those of `fixed`.

@@ -15,7 +15,7 @@ use crate::dtype::{DType, ReduceOp};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BlockExponent {
     /// The smallest `m` with `|x| <= 2^m` for every finite `x` of the block; for a block of zeros that of
-    /// [`BlockExponent::ZERO`].
+    /// [`BlockExponent::ZERO`]. Of a block of rotated codes: its norm, as [`crate::thc`] counts it.
     pub exponent: i16,
     /// The block holds an infinity or a NaN.
     pub non_finite: bool,
@@ -78,9 +78,31 @@ pub struct Scale {
     pub counter_bits: u32,
     /// Number of ranks that are summed.
     pub world_size: u16,
-    /// Elements are codes of 8 bits, `round(x * q * 2^shift)`, and their sums come back in this width; `None`: elements
-    /// and sums are words of 32 bits. See [`Scale::codes`].
-    pub codes: Option<CodeWidth>,
+    /// How elements and sums travel as codes; `None`: as words of 32 bits.
+    pub codes: Option<Codes>,
+}
+
+/// How elements and their sums travel as codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Codes {
+    /// Elements are codes of 8 bits, `round(x * q * 2^shift)`, and their sums come back in this width. See
+    /// [`Scale::codes`].
+    Linear(CodeWidth),
+    /// The block is rotated, and its elements are codes of 4 bits. See [`Scale::rotated`].
+    Rotated(Rotated),
+}
+
+/// What ranks agree on for a block of rotated codes, beside its norm; and what a rank draws by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rotated {
+    /// Draws the signs: the same on all ranks, and another one for each block.
+    pub signs: u64,
+    /// Draws how a rank rounds the block.
+    pub rounding: u64,
+    /// The width of a sum.
+    pub width: CodeWidth,
+    /// Some rank has an element that is not finite: the block brings only where these are.
+    pub non_finite: bool,
 }
 
 /// How the sum of rounded words becomes a result: `result = sum * unit / divisor`.
@@ -107,10 +129,35 @@ impl Unscale {
 /// The width in which hosts get a sum of codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CodeWidth {
-    /// 8 bits: the sum is rounded once more, in steps of which 127 hold every sum.
+    /// 8 bits. A sum of codes of 8 bits is rounded once more, in steps of which 127 hold every sum.
     Eight,
     /// 16 bits, exact.
     Sixteen,
+}
+
+impl CodeWidth {
+    /// The width that holds the sum of one level of each rank (`LEVELS` of [`crate::thc`] end at 30).
+    pub fn of_levels(world_size: u16) -> CodeWidth {
+        if world_size <= CodeWidth::MOST_RANKS_IN_EIGHT { CodeWidth::Eight } else { CodeWidth::Sixteen }
+    }
+
+    const MOST_RANKS_IN_EIGHT: u16 = u8::MAX as u16 / LARGEST_LEVEL;
+
+    /// Bytes of a sum.
+    pub const fn bytes(self) -> usize {
+        match self {
+            CodeWidth::Eight => 1,
+            CodeWidth::Sixteen => 2,
+        }
+    }
+}
+
+/// The largest integer that stands for a code of 4 bits.
+pub(crate) const LARGEST_LEVEL: u16 = 30;
+
+/// The elements of a whole rotated block of at least `elements`: a power of two, and an even number of codes.
+pub const fn padded(elements: usize) -> usize {
+    if elements <= 2 { 2 } else { elements.next_power_of_two() }
 }
 
 impl Scale {
@@ -119,6 +166,8 @@ impl Scale {
     /// The most ranks for which infinities keep their sign: at this number, two counters leave 12 bits for the finite
     /// part. With more ranks a sum that is not finite is NaN.
     pub const MAX_WORLD_SIZE_WITH_SIGNS: u16 = 1023;
+    /// The most ranks whose levels of rotated codes 16 bits hold.
+    pub const MAX_WORLD_SIZE_ROTATED: u16 = u16::MAX / LARGEST_LEVEL;
 
     /// The scale that `world_size` ranks, 1 to [`Scale::MAX_WORLD_SIZE`], use for a block whose agreed exponent is `block`. An
     /// exponent that no binary32 has (such as that of zeros) counts as the nearest one that a binary32 has.
@@ -140,14 +189,25 @@ impl Scale {
     pub fn codes(block: BlockExponent, world_size: u16, width: CodeWidth) -> Scale {
         debug_assert!((1..=Scale::MAX_WORLD_SIZE).contains(&world_size));
         let shift = -i32::from(block.exponent.clamp(BlockExponent::MIN, BlockExponent::MAX));
-        Scale { shift, counter_bits: 0, world_size, codes: Some(width) }
+        Scale { shift, counter_bits: 0, world_size, codes: Some(Codes::Linear(width)) }
+    }
+
+    /// The scale of a block of rotated codes of 4 bits, whose exponent is its norm ([`crate::thc`]). Two numbers draw the
+    /// signs, the same on all ranks, and the rounding of this rank.
+    pub fn rotated(block: BlockExponent, world_size: u16, signs: u64, rounding: u64) -> Scale {
+        let width = CodeWidth::of_levels(world_size);
+        let rotated = Rotated { signs, rounding, width, non_finite: block.non_finite };
+        Scale { shift: -i32::from(block.exponent), counter_bits: 0, world_size, codes: Some(Codes::Rotated(rotated)) }
     }
 
     /// The same kind of scale for a block with another exponent.
     pub fn of_block(self, block: BlockExponent) -> Scale {
         match self.codes {
             None => Scale::new(block, self.world_size),
-            Some(width) => Scale::codes(block, self.world_size, width),
+            Some(Codes::Linear(width)) => Scale::codes(block, self.world_size, width),
+            Some(Codes::Rotated(Rotated { signs, rounding, .. })) => {
+                Scale::rotated(block, self.world_size, signs, rounding)
+            }
         }
     }
 
@@ -161,17 +221,21 @@ impl Scale {
         (world_size * Scale::largest_code(world_size)).div_ceil(i8::MAX as u16)
     }
 
-    /// Bytes of an element in a vector that a host sends.
-    pub fn sent_size(self) -> usize {
-        if self.codes.is_some() { 1 } else { 4 }
+    /// Bytes of the vector of a block that a host sends.
+    pub fn sent_len(self, elements: usize) -> usize {
+        match self.codes {
+            None => 4 * elements,
+            Some(Codes::Linear(_)) => elements,
+            Some(Codes::Rotated(_)) => padded(elements) / 2,
+        }
     }
 
-    /// Bytes of an element in the summed vector that a host gets.
-    pub fn result_size(self) -> usize {
+    /// Bytes of the summed vector of a block that a host gets.
+    pub fn result_len(self, elements: usize) -> usize {
         match self.codes {
-            None => 4,
-            Some(CodeWidth::Sixteen) => 2,
-            Some(CodeWidth::Eight) => 1,
+            None => 4 * elements,
+            Some(Codes::Linear(width)) => width.bytes() * elements,
+            Some(Codes::Rotated(Rotated { width, .. })) => width.bytes() * padded(elements),
         }
     }
 
@@ -193,11 +257,11 @@ impl Scale {
     /// The largest distance of a decoded sum from the exact sum, `n/2f`, before the decoded sum is rounded to its own
     /// type. It is never above [`BlockExponent::paper_bound`] if all elements are finite and words of 32 bits. For codes
     /// `f` is `q * 2^shift`, and in 8 bits half a step of the sum comes on top. The bound of an average is `world_size`
-    /// times smaller.
+    /// times smaller. Rotated codes have a bound for the block's length, not for each element: [`crate::thc`].
     pub fn bound(self) -> f64 {
         let half_units = match self.codes {
-            Some(CodeWidth::Eight) => self.world_size + Scale::code_step(self.world_size),
-            Some(CodeWidth::Sixteen) | None => self.world_size,
+            Some(Codes::Linear(CodeWidth::Eight)) => self.world_size + Scale::code_step(self.world_size),
+            Some(_) | None => self.world_size,
         };
         f64::from(half_units) / 2.0 * self.unit() / self.codes_of_range()
     }
@@ -215,8 +279,8 @@ impl Scale {
     /// How a sum of codes becomes a result: the unit is a power of two times a step of at most 259.
     pub(crate) fn unscale_codes(self, op: ReduceOp) -> Unscale {
         let step = match self.codes {
-            Some(CodeWidth::Eight) => f64::from(Scale::code_step(self.world_size)),
-            Some(CodeWidth::Sixteen) | None => 1.0,
+            Some(Codes::Linear(CodeWidth::Eight)) => f64::from(Scale::code_step(self.world_size)),
+            Some(_) | None => 1.0,
         };
         Unscale { unit: self.unit() * step, divisor: self.divisor(op) * self.codes_of_range() }
     }

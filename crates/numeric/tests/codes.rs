@@ -168,7 +168,7 @@ fn hostile_scales_do_not_panic() {
         for (world_size, width) in [1, 258, 259, 16_384].into_iter().flat_map(|n| WIDTHS.map(|width| (n, width))) {
             let scale = Scale::codes(BlockExponent { exponent, non_finite: true }, world_size, width);
             codec::encode(&[f32::MAX, f32::NAN, -1e-45], scale, &mut [0; 3]);
-            codec::decode(&vec![0x80; 3 * scale.result_size()], scale, ReduceOp::Avg, &mut [0f32; 3]);
+            codec::decode(&vec![0x80; scale.result_len(3)], scale, ReduceOp::Avg, &mut [0f32; 3]);
         }
     }
 }

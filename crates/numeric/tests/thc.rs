@@ -1,28 +1,39 @@
 //! What sums through rotated codes of 4 bits promise: docs/protocols/thc.md.
 
 use proptest::prelude::*;
-use tributary_numeric::thc::{self, CLIP, GRANULARITY, LEVELS, Norm, Shared};
-use tributary_numeric::{ReduceOp, kernels};
+use tributary_numeric::thc::{self, CLIP, GRANULARITY, LEVELS};
+use tributary_numeric::{
+    BlockExponent, CodeWidth, Element, ReduceOp, Scale, bf16, codec, f16, kernels, padded, rotated,
+};
 
-/// One block through codes, the switch's sum and back, with the ranks in this order; and what was agreed.
-fn allreduce(ranks: &[&[f32]], seed: u64, op: ReduceOp) -> (Vec<f32>, Shared) {
-    let norm = ranks.iter().map(|rank| Norm::of(rank)).max().unwrap();
-    let shared = Shared { seed, norm, world_size: ranks.len() as u16 };
-    let elements = ranks[0].len();
-    let (mut lanes, mut codes) = (vec![0; thc::padded(elements)], vec![0; thc::codes_len(elements)]);
-    for rank in ranks {
-        (kernels::best().thc.encode)(rank, shared, rounding(rank, seed), &mut codes);
-        (kernels::best().thc.add)(&mut lanes, &codes);
+/// The norm on which ranks agree.
+fn agreed<T: Element>(ranks: &[&[T]]) -> BlockExponent {
+    ranks.iter().fold(BlockExponent::ZERO, |agreed, rank| agreed.join(codec::norm(rank)))
+}
+
+/// One block through codes, the switch's sum and back, with the ranks in this order; and the norm that was agreed.
+fn allreduce<T: Element + Into<f32>>(ranks: &[&[T]], seed: u64, op: ReduceOp) -> (Vec<T>, BlockExponent) {
+    let (norm, world_size, elements) = (agreed(ranks), ranks.len() as u16, ranks[0].len());
+    let combine = rotated(CodeWidth::of_levels(world_size));
+    let mut vector = vec![0; padded(elements) / 2];
+    let mut lanes = vec![0; combine.lane_size * vector.len()];
+    for (index, rank) in ranks.iter().enumerate() {
+        codec::encode(rank, Scale::rotated(norm, world_size, seed, rounding(rank, seed)), &mut vector);
+        if index == 0 { (combine.store)(&mut lanes, &vector) } else { (combine.add)(&mut lanes, &vector) }
     }
-    assert!(lanes.iter().all(|&sum| sum <= u16::from(GRANULARITY) * shared.world_size));
-    let mut output = vec![0.0; elements];
-    (kernels::best().thc.decode)(&lanes, shared, op, &mut output);
-    (output, shared)
+    let sums = lanes.as_chunks().0.iter().map(|sum| u16::from_ne_bytes(*sum));
+    assert!(sums.max() <= Some(u16::from(GRANULARITY) * world_size));
+    let mut result = vec![0; combine.result_size * vector.len()];
+    (combine.load)(&lanes, &mut result);
+    let mut output = vec![T::default(); elements];
+    codec::decode(&result, Scale::rotated(norm, world_size, seed, 0), op, &mut output);
+    (output, norm)
 }
 
 /// A seed that a rank keeps when the order of ranks changes.
-fn rounding(block: &[f32], seed: u64) -> u64 {
-    block.iter().fold(seed, |hash, x| hash.wrapping_mul(0x100_0000_01b3) ^ u64::from(x.to_bits()))
+fn rounding<T: Element + Into<f32>>(block: &[T], seed: u64) -> u64 {
+    let bits = |x: &T| u64::from(Into::<f32>::into(*x).to_bits());
+    block.iter().fold(seed, |hash, x| hash.wrapping_mul(0x100_0000_01b3) ^ bits(x))
 }
 
 fn squares(x: impl Iterator<Item = f32>) -> f64 {
@@ -34,7 +45,7 @@ fn mean_error(mut draw: impl FnMut() -> f32) -> f64 {
     let (mut error, mut length) = (0.0, 0.0);
     for seed in 0..400 {
         let block: Vec<f32> = (0..thc::MAX_BLOCK).map(|_| draw()).collect();
-        let (output, _) = allreduce(&[&block], seed, ReduceOp::Sum);
+        let (output, _) = allreduce(&[&block[..]], seed, ReduceOp::Sum);
         error += squares(output.iter().zip(&block).map(|(a, b)| a - b));
         length += squares(block.into_iter());
     }
@@ -138,13 +149,80 @@ proptest! {
     fn norms_are_rounded_up(block in proptest::collection::vec(-1e3f32..1e3, 1..200), exponent in -150i32..118) {
         let block: Vec<f32> = block.into_iter().map(|x| (f64::from(x) * 2f64.powi(exponent)) as f32).collect();
         let norm = squares(block.iter().copied()).sqrt();
-        let (rounded, zero) = (Norm::of(&block), vec![0.0; block.len()]);
-        prop_assert_eq!(rounded == Norm::ZERO, norm == 0.0);
-        // An average of one rank with itself gives the block again, if the agreed norm fits.
-        let shared = Shared { seed: 1, norm: rounded, world_size: 1 };
-        let mut loss = zero;
-        (kernels::best().thc.loss)(&block, shared, 2, &mut loss);
-        prop_assert!(squares(loss.into_iter()).sqrt() <= 1.01 * norm + f64::from(f32::MIN_POSITIVE));
+        let rounded = codec::norm(&block);
+        prop_assert_eq!(rounded == BlockExponent::ZERO, norm == 0.0);
+        let steps = norm.log2() * f64::from(thc::NORM_STEPS);
+        prop_assert!(norm == 0.0 || (-1e-6..1.0 + 1e-6).contains(&(f64::from(rounded.exponent) - steps)), "{}", steps);
+        prop_assert!(rounded.exponent <= thc::largest_norm(BlockExponent::MAX));
+        // What the codes of a block lack is never longer than it by more than a widest level.
+        let mut loss = vec![0.0; block.len()];
+        codec::loss(&block, Scale::rotated(rounded, 1, 1, 2), &mut loss);
+        prop_assert!(squares(loss.into_iter()).sqrt() <= 1.1 * norm + f64::from(f32::MIN_POSITIVE));
+    }
+
+    /// Elements that are not finite come out as NaN where they are, and nothing else of their block comes; error feedback
+    /// keeps it.
+    #[test]
+    fn what_is_not_finite_keeps_its_position(
+        (world_size, elements) in (1usize..20, 1usize..300),
+        odd in proptest::collection::vec((0usize..20, 0usize..300, 0usize..3), 1..5),
+    ) {
+        let mut ranks = vec![vec![1.5f32; elements]; world_size];
+        for (rank, index, which) in odd {
+            ranks[rank % world_size][index % elements] = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY][which];
+        }
+        let tensors: Vec<&[f32]> = ranks.iter().map(Vec::as_slice).collect();
+        let (output, norm) = allreduce(&tensors, 3, ReduceOp::Avg);
+        prop_assert!(norm.non_finite);
+        for (index, x) in output.into_iter().enumerate() {
+            let is_finite = ranks.iter().all(|rank| rank[index].is_finite());
+            prop_assert!(if is_finite { x.to_bits() == 0 } else { x.is_nan() }, "element {} is {}", index, x);
+        }
+        let mut loss = vec![9.0; elements];
+        codec::loss(&ranks[0], Scale::rotated(norm, world_size as u16, 3, 4), &mut loss);
+        for (loss, x) in loss.into_iter().zip(&ranks[0]) {
+            prop_assert_eq!(loss, if x.is_finite() { *x } else { 0.0 });
+        }
+    }
+}
+
+/// 8 bits hold the sums of 8 ranks, and 16 bits those of the most ranks that may sum so.
+#[test]
+fn no_number_of_ranks_overflows() {
+    let most = |width| (1..=Scale::MAX_WORLD_SIZE_ROTATED).filter(|&ranks| CodeWidth::of_levels(ranks) == width).max();
+    assert_eq!(most(CodeWidth::Eight), Some(8));
+    assert_eq!(most(CodeWidth::Sixteen), Some(2184));
+    let block = [1e3f32, -1e3, 1e3, 1e3];
+    for world_size in [8usize, 9, 2184] {
+        let (sum, _) = allreduce(&vec![&block[..]; world_size], 5, ReduceOp::Avg);
+        assert!(sum.iter().zip(block).all(|(a, b)| (a - b).abs() < 700.0), "{world_size}: {sum:?}");
+    }
+}
+
+/// 16-bit floats have the codes of the same numbers in binary32, and the result is rounded to them once.
+#[test]
+fn narrow_floats_have_the_same_codes() {
+    fn check<T: Element + Into<f32>>(of: fn(f32) -> T) {
+        let mut random = Random(6);
+        let narrow: Vec<Vec<T>> = (0..3).map(|_| (0..700).map(|_| of(random.normal() as f32)).collect()).collect();
+        let wide: Vec<Vec<f32>> = narrow.iter().map(|rank| rank.iter().map(|x| (*x).into()).collect()).collect();
+        let slices =
+            |ranks: &[Vec<f32>]| allreduce(&ranks.iter().map(Vec::as_slice).collect::<Vec<_>>(), 9, ReduceOp::Sum).0;
+        let (sum, _) = allreduce(&narrow.iter().map(Vec::as_slice).collect::<Vec<_>>(), 9, ReduceOp::Sum);
+        assert_eq!(sum, slices(&wide).into_iter().map(of).collect::<Vec<T>>());
+    }
+    check(f16::from_f32);
+    check(bf16::from_f32);
+}
+
+/// A rank that was told a norm that no block has sends codes without meaning, but nothing panics.
+#[test]
+fn hostile_norms_do_not_panic() {
+    for exponent in [i16::MIN, -20_000, 0, 9_000, i16::MAX] {
+        let scale = Scale::rotated(BlockExponent { exponent, non_finite: false }, 3, 1, 2);
+        codec::encode(&[f32::MAX, f32::NAN, -1e-45], scale, &mut [0; 2]);
+        codec::decode(&[255; 4], scale, ReduceOp::Avg, &mut [0f32; 3]);
+        codec::loss(&[f32::MAX, f32::NAN, -1e-45], scale, &mut [0f32; 3]);
     }
 }
 
@@ -153,9 +231,9 @@ fn what_codes_lose_and_what_they_bring_is_the_block() {
     let mut random = Random(2);
     for elements in [1, 2, 3, 100, 1000, 1024] {
         let block: Vec<f32> = (0..elements).map(|_| random.normal() as f32).collect();
-        let (brought, shared) = allreduce(&[&block], 5, ReduceOp::Sum);
+        let (brought, norm) = allreduce(&[&block[..]], 5, ReduceOp::Sum);
         let mut loss = vec![9.0; elements];
-        (kernels::best().thc.loss)(&block, shared, rounding(&block, 5), &mut loss);
+        codec::loss(&block, Scale::rotated(norm, 1, 5, rounding(&block, 5)), &mut loss);
         for ((x, brought), loss) in block.iter().zip(brought).zip(loss) {
             assert!((x - brought - loss).abs() < 1e-5, "{x}: {brought} and {loss}");
         }
@@ -171,9 +249,9 @@ fn error_feedback_brings_everything() {
         let (mut total, mut left) = (vec![0f64; 1024], vec![0f32; 1024]);
         for seed in 0..steps {
             let brought: Vec<f32> = block.iter().zip(&left).map(|(x, left)| x + left).collect();
-            let (output, shared) = allreduce(&[&brought], seed, ReduceOp::Sum);
+            let (output, norm) = allreduce(&[&brought[..]], seed, ReduceOp::Sum);
             if feeds_back {
-                (kernels::best().thc.loss)(&brought, shared, rounding(&brought, seed), &mut left);
+                codec::loss(&brought, Scale::rotated(norm, 1, seed, rounding(&brought, seed)), &mut left);
             }
             total.iter_mut().zip(output).for_each(|(total, x)| *total += f64::from(x));
         }
@@ -188,16 +266,20 @@ fn kernels_agree() {
     let (mut random, tables) = (Random(4), kernels::available());
     for elements in [1, 2, 5, 64, 357, 1000, 1024] {
         let block: Vec<f32> = (0..elements).map(|_| (random.normal() * 1e-3) as f32).collect();
-        let shared = Shared { seed: 3, norm: Norm::of(&block), world_size: 2 };
         let results = tables.iter().map(|table| {
-            let (mut lanes, mut codes) = (vec![1; thc::padded(elements)], vec![0; thc::codes_len(elements)]);
-            let (mut loss, mut output) = (vec![0.0; elements], vec![0.0; elements]);
-            (table.thc.encode)(&block, shared, 9, &mut codes);
-            (table.thc.add)(&mut lanes, &codes);
-            (table.thc.loss)(&block, shared, 9, &mut loss);
-            (table.thc.decode)(&lanes, shared, ReduceOp::Avg, &mut output);
+            let fixed = table.f32.fixed.as_ref().expect("floats have codes");
+            let scale = Scale::rotated((fixed.norm)(&block), 2, 3, 9);
+            let (mut vector, mut loss) = (vec![0; padded(elements) / 2], vec![0.0; elements]);
+            let (mut lanes, mut again) = (vec![1; 4 * vector.len()], vec![1; 4 * vector.len()]);
+            let (mut sums, mut output) = (vec![0; padded(elements)], vec![0.0; elements]);
+            (fixed.encode_rotated)(&block, scale, &mut vector);
+            (table.rotated_8.add)(&mut lanes, &vector);
+            (table.rotated_8.store)(&mut again, &vector);
+            (table.rotated_8.load)(&again, &mut sums);
+            (fixed.loss_of_rotated)(&block, scale, &mut loss);
+            (fixed.decode_rotated)(&sums, scale, ReduceOp::Avg, &mut output);
             let bits: Vec<u32> = loss.into_iter().chain(output).map(f32::to_bits).collect();
-            (codes, lanes, bits)
+            (scale, vector, lanes, sums, bits)
         });
         let results: Vec<_> = results.collect();
         assert!(results.windows(2).all(|pair| pair[0] == pair[1]), "{elements} elements");
@@ -206,12 +288,11 @@ fn kernels_agree() {
 
 #[test]
 fn zeros_stay_zeros_and_the_same_seeds_make_the_same_packet() {
-    let (zeros, _) = allreduce(&[&[0.0; 100], &[0.0; 100]], 7, ReduceOp::Sum);
+    let (zeros, _) = allreduce(&[&[0f32; 100][..], &[0.0; 100]], 7, ReduceOp::Sum);
     assert!(zeros.iter().all(|&x| x == 0.0));
     // On every processor.
     let block: Vec<f32> = (0..16).map(|at| at as f32 - 5.0).collect();
-    let shared = Shared { seed: 11, norm: Norm::of(&block), world_size: 2 };
     let mut codes = [0; 8];
-    (kernels::best().thc.encode)(&block, shared, 13, &mut codes);
-    assert_eq!(codes, [93, 186, 225, 137, 108, 152, 28, 170]);
+    codec::encode(&block, Scale::rotated(codec::norm(&block), 2, 11, 13), &mut codes);
+    assert_eq!(codes, [76, 186, 224, 138, 107, 168, 28, 169]);
 }

@@ -1,6 +1,9 @@
 //! Random numbers whose streams never change: xoshiro256++ (Blackman and Vigna, 2019), with one generator for each
 //! purpose and subject, so that no draw shifts another's sequence.
 
+use tributary_numeric::splitmix::GAMMA;
+pub use tributary_numeric::splitmix::mix;
+
 /// The purpose of a generator. The numbers are part of the streams: never change one, and add new ones at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
@@ -46,7 +49,7 @@ impl Rng {
     pub fn new(seed: u64, purpose: Purpose, which: u64) -> Rng {
         let mut state = seed ^ mix(purpose as u64 ^ mix(which));
         Rng(std::array::from_fn(|_| {
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            state = state.wrapping_add(GAMMA);
             mix(state)
         }))
     }
@@ -122,14 +125,6 @@ impl Rng {
         }
         items
     }
-}
-
-/// The finalizer of splitmix64: a hash of one word.
-#[inline]
-pub fn mix(word: u64) -> u64 {
-    let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ (word >> 31)
 }
 
 #[cfg(test)]

@@ -35,10 +35,11 @@ fn lossless_scenarios_with_trees_rooted_at_both_ends_of_a_cable_end() {
 
 /// Best-effort aggregation over queues of one gradient: queries were sent before retransmissions, and filled the queue; a
 /// burst was retransmitted at once; one block at a time was queried, after longer and longer waits; and ranks that queried at
-/// the same time were answered at the same time.
+/// the same time were answered at the same time. In 3060 windows stay at one packet (`increase=0`), so no later result shows that
+/// one was lost: each block waits for silences, and the job takes 233 s.
 #[test]
 fn scenarios_whose_queues_hold_one_gradient_end() {
-    for seed in [190, 404, 1006, 1496, 4023, 4682, 7036, 8497] {
+    for seed in [190, 404, 1006, 1496, 3060, 4023, 4682, 7036, 8497] {
         assert_eq!(run_seed(seed).failures, [""; 0], "seed {seed}");
     }
 }

@@ -34,11 +34,11 @@ pub fn wire(bytes: &[u8]) {
     }
 }
 
-/// A job that sums floats, one that sums codes, whose results are as long as contributions, and one whose results are
-/// longer.
-fn subjects() -> [Subject; 3] {
+/// A job that sums floats, one that sums codes, whose results are as long as contributions, one whose results are longer,
+/// and one whose blocks are rotated.
+fn subjects() -> [Subject; 4] {
     let codes = |down| Subject::of(&PROTOCOL).with(&[("numbers", "int8"), ("down", down)]);
-    [Subject::of(&PROTOCOL), codes("8"), codes("16")]
+    [Subject::of(&PROTOCOL), codes("8"), codes("16"), Subject::of(&PROTOCOL).with(&[("numbers", "thc4")])]
 }
 
 /// A switch with a job and a parent gets any packets from anywhere.

@@ -10,7 +10,8 @@
 from tributary.sim._run import Progress, Result, run
 from tributary.sim._source import Config
 from tributary.sim._sweep import SweepFailure, SweepResult, sweep
-from tributary.sim._trace import TracedStep, step_of_trace
+from tributary.sim._trace import step_of_trace
+from tributary.sim._traced import TracedStep
 
 __all__ = [
     "Config",

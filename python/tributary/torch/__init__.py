@@ -2,7 +2,8 @@
 
 PyTorch finds the backend by itself, through the entry-point group ``torch.distributed.backends``; import this package
 for what goes beyond it: :class:`Options`, :func:`stats`, :func:`flight_record`, :func:`all_reduce_hook`,
-:func:`all_reduce` with operators of one's own, :class:`Combine`, :class:`TopK`, :class:`Compress` and :class:`Steps`.
+:func:`all_reduce` with operators of one's own, :class:`Combine`, :class:`TopK`, :class:`Compress`, :class:`Steps` and
+:func:`record_step`.
 See ``docs/torch.md``.
 """
 
@@ -17,12 +18,13 @@ if not hasattr(Backend, "all_gather_single"):
 
 from tributary.torch.backend import TributaryBackend
 from tributary.torch.combine import Combine, all_reduce, combine_hook
-from tributary.torch.compress import Compress, compress_hook
+from tributary.torch.compress import Compress, compress_hook, compress_reduce_scatter
 from tributary.torch.flight import flight_record, write_flight_record
 from tributary.torch.hook import all_reduce_hook
 from tributary.torch.ledger import Entry, Share, Stats
 from tributary.torch.options import Options
 from tributary.torch.plugin import register, stats
+from tributary.torch.record import record_step
 from tributary.torch.step_costs import Step, Steps
 from tributary.torch.topk import TopK, topk_hook
 
@@ -41,7 +43,9 @@ __all__ = [
     "all_reduce_hook",
     "combine_hook",
     "compress_hook",
+    "compress_reduce_scatter",
     "flight_record",
+    "record_step",
     "register",
     "stats",
     "topk_hook",

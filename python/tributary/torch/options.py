@@ -15,7 +15,7 @@ from tributary.torch import job_name, variables
 TORCH_DEFAULT = timedelta(minutes=30)
 
 #: What the option "numbers" calls codes, by their bits.
-CODES = {8: "int8"}
+CODES = {8: "int8", 4: "thc4"}
 
 FALLBACKS = ("gloo", "error")
 LOCALS = ("on", "off")
@@ -87,7 +87,7 @@ class Options:
 
     @property
     def codes(self) -> str | None:
-        """What floats are summed as where that is codes: "int8"; None where it is not."""
+        """What floats are summed as where that is codes: "int8" or "thc4"; None where it is not."""
         return _codes_of(self)
 
     @property

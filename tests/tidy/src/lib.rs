@@ -12,6 +12,7 @@ mod lengths;
 mod names;
 mod orphans;
 mod pages;
+mod protocol_lists;
 mod source;
 mod unsafe_code;
 mod versions;
@@ -48,6 +49,7 @@ pub fn offences(root: &Path) -> Offences {
     embedded::check(root, &sources, &mut offences);
     dependencies::check(root, &mut offences);
     versions::check(root, &mut offences);
+    protocol_lists::check(root, &protocols, &mut offences);
     sources.iter().for_each(|source| note_conflicts(&source.path, &source.text, &mut offences));
     let pages = source::pages(root);
     for (path, text) in &pages {
@@ -116,6 +118,7 @@ pub fn advice(offence: &str) -> &'static str {
             "a built crate embeds this file, and the source distribution lacks it: list it in pyproject.toml, `include`"
         }
         "merge" => "a merge left both sides: choose",
+        "protocol" => "every protocol has this file, or its line in this list: CONTRIBUTING.md, A new protocol",
         "page" => "prose of pages has lines of at most 120 characters: scripts/wrap-pages wraps it",
         "pages" => "all pages of docs have at most 6,200 lines together: say things once, and cut what nobody needs",
         "reference" => "a page names a source file that does not exist",

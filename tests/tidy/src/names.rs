@@ -1,4 +1,5 @@
-//! Protocols are named in their own rooms. Everywhere else a protocol is a value, or its name is data.
+//! Protocols are named in their own rooms. Everywhere else a protocol is a value, or its name is data. A protocol whose
+//! name has that of its family, such as `pa_atp`, may name the family.
 //!
 //! Identifiers and literals count, comments do not: they explain with examples.
 
@@ -44,9 +45,9 @@ const LISTS: [(&str, usize); 8] = [
     ("fuzz/src/machines/mod.rs", 1),
     ("python/tributary/__init__.py", 2),
 ];
-/// Words that mean something else: where, and which. Packets or processors in a ring; a picosecond; the command that offers a server; a
-/// part of another protocol's name.
-const OTHER_MEANINGS: [(&str, &str); 13] = [
+/// Words that mean something else: where, and which. Packets or processors in a ring; a picosecond; the
+/// command that offers a server.
+const OTHER_MEANINGS: [(&str, &str); 11] = [
     ("crates/sim/src/config/foreign.rs", "ring"),
     ("crates/sim/src/net/", "ring"),
     ("crates/sim/src/net/", "ps"),
@@ -58,8 +59,6 @@ const OTHER_MEANINGS: [(&str, &str); 13] = [
     ("crates/cli/src/commands/", "ps"),
     ("crates/cli/src/cluster/", "ps"),
     ("tests/test_servers.py", "ps"),
-    ("crates/proto/src/pa_atp/", "atp"),
-    ("crates/sim/tests/pa_atp.rs", "atp"),
 ];
 
 /// The names of all protocols, as the list's lines `&crate::NAME::PROTOCOL,` give them.
@@ -76,7 +75,8 @@ pub fn check(source: &Source, protocols: &[String], offences: &mut Offences) {
         return;
     }
     for name in protocols {
-        let at_home = ROOMS.iter().any(|room| path.starts_with(&room.replace('*', name)));
+        let mut of_family = protocols.iter().filter(|other| *other == name || words_of(other).contains(name));
+        let at_home = of_family.any(|home| ROOMS.iter().any(|room| path.starts_with(&room.replace('*', home))));
         let means_else = OTHER_MEANINGS.iter().any(|&(place, word)| path.starts_with(place) && word == name);
         if at_home || means_else {
             continue;
@@ -160,6 +160,8 @@ mod tests {
         assert!(found("crates/proto/tests/ring/main.rs", "RingHost").is_empty());
         assert!(found("crates/sim/tests/canary.rs", "Canary").is_empty());
         assert_eq!(found("crates/sim/tests/jobs.rs", "ps::Server").len(), 1);
+        assert!(found("crates/proto/src/pa_atp/host.rs", "AtpHost").is_empty());
+        assert_eq!(found("crates/proto/src/atp/host.rs", "PaAtpHost").len(), 1);
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::f64::consts::TAU;
 
+use tributary_numeric::splitmix::{GAMMA, mix};
+
 /// SplitMix64 (Steele, Lea, Flood 2014), with the distributions that arrays are made of.
 pub struct Random(u64);
 
@@ -12,10 +14,8 @@ impl Random {
     }
 
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0 = self.0.wrapping_add(GAMMA);
+        mix(self.0)
     }
 
     /// Uniform in (0, 1].

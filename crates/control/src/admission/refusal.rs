@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use tributary_proto::contract::{config::JobConfig, time::Span};
+use tributary_proto::contract::time::Span;
 
 use crate::admission::operator_act::OperatorAct;
 use crate::names::{BadName, Client, JobName};
@@ -14,12 +14,9 @@ pub enum Refusal {
     /// The name would need quoting.
     #[error(transparent)]
     BadName(#[from] BadName),
-    /// The job has no ranks, or too many.
-    #[error("a job has 1 to {most} ranks, not {world_size}", most = JobConfig::MAX_WORLD_SIZE)]
-    BadWorldSize {
-        /// The world size that was requested.
-        world_size: u16,
-    },
+    /// The job has no ranks, or too many: how many, the most of such a job, and what limits it, if not every job.
+    #[error("a job{2} has 1 to {1} ranks, not {0}")]
+    BadWorldSize(u16, u16, &'static str),
     /// The rank is not below its world size.
     #[error("rank {rank} is outside a world size of {world_size}: ranks go from 0 to {}", world_size - 1)]
     BadRank {

@@ -55,8 +55,10 @@ impl JoinRequest {
     pub(crate) fn check(&self, limits: &Limits, in_levels: bool) -> Result<(), Refusal> {
         let JoinRequest { rank, world_size, max_elements_per_packet: fit, .. } = *self;
         self.check_protocol(limits, in_levels)?;
-        if world_size == 0 || world_size > JobConfig::MAX_WORLD_SIZE {
-            return Err(Refusal::BadWorldSize { world_size });
+        let most = (self.protocol.numbers)(&self.options).most_ranks();
+        if world_size == 0 || world_size > most {
+            let with = if most < JobConfig::MAX_WORLD_SIZE { " that sums codes of 4 bits" } else { "" };
+            return Err(Refusal::BadWorldSize(world_size, most, with));
         }
         if rank >= world_size {
             return Err(Refusal::BadRank { rank, world_size });

@@ -24,7 +24,12 @@ pub fn secs(secs: f64) -> Span {
 
 /// Sums in fixed point, whose memory does not depend on the number of ranks: what these tests count on.
 pub fn in_fixed_point() -> Options {
-    let given = [("numbers", "fixed"), ("narrow_blocks", "half")];
+    in_numbers("fixed")
+}
+
+/// The options with floats summed in this way.
+pub fn in_numbers(kind: &str) -> Options {
+    let given = [("numbers", kind), ("narrow_blocks", "half")];
     let given = given.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
     protocols::named("switchml").unwrap().options.read(&given).unwrap()
 }

@@ -17,9 +17,8 @@ use half::{bf16, f16};
 
 use crate::combine::{Combine, Fixed16};
 use crate::dtype::{DType, ReduceOp};
-use crate::scale::Scale;
 pub use crate::scale::Unscale;
-use crate::thc::ThcKernels;
+use crate::scale::{BlockExponent, Scale};
 
 /// The kernels of one element type. Callers check that lengths agree.
 #[derive(Clone, Copy)]
@@ -60,6 +59,14 @@ pub struct FixedKernels<T: 'static> {
     pub decode_codes_8: fn(&[u8], Unscale, &mut [T]),
     /// The same for sums in 16 bits, big-endian.
     pub decode_codes_16: fn(&[u8], Unscale, &mut [T]),
+    /// The norm of a block of rotated codes.
+    pub norm: fn(&[T]) -> BlockExponent,
+    /// `vector <- rotated codes of input`, of 4 bits.
+    pub encode_rotated: fn(&[T], Scale, &mut [u8]),
+    /// `loss <- input - what its rotated codes bring`.
+    pub loss_of_rotated: fn(&[T], Scale, &mut [T]),
+    /// `output <- vector`, sums of the levels of rotated codes.
+    pub decode_rotated: fn(&[u8], Scale, ReduceOp, &mut [T]),
 }
 
 /// The kernels that combine elements with those of a packet.
@@ -138,8 +145,10 @@ pub struct Kernels {
     pub codes_8: Combine,
     /// Accumulators of codes whose sums hosts get in 16 bits.
     pub codes_16: Combine,
-    /// Rotated codes of 4 bits.
-    pub thc: ThcKernels,
+    /// Accumulators of the levels of rotated codes whose sums hosts get in 8 bits.
+    pub rotated_8: Combine,
+    /// Accumulators of the levels of rotated codes whose sums hosts get in 16 bits.
+    pub rotated_16: Combine,
     /// Accumulators of binary16 in fixed point.
     pub fixed_f16: Fixed16,
     /// Accumulators of bfloat16 in fixed point.

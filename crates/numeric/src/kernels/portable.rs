@@ -9,7 +9,8 @@ use crate::element::FixedPoint;
 use crate::non_finite;
 use crate::number::{Lane, Number};
 use crate::operator::Operator;
-use crate::scale::Scale;
+use crate::scale::{BlockExponent, Scale};
+use crate::thc;
 
 #[inline(always)]
 pub(super) fn store_be(lanes: &mut [u32], vector: &[u8]) {
@@ -98,6 +99,38 @@ pub(super) fn decode_codes<T: FixedPoint, C: Number<Lane = CodeSum>>(
 ) {
     for (x, code) in output.iter_mut().zip(C::split(vector)) {
         *x = T::from_f64(C::from_be(*code).widen().value(unscale));
+    }
+}
+
+/// Elements as binary32, exactly.
+#[inline(always)]
+fn binary32<T: FixedPoint>(input: &[T]) -> impl Iterator<Item = f32> + Clone {
+    input.iter().map(|x| x.to_f64() as f32)
+}
+
+#[inline(always)]
+pub(super) fn norm<T: FixedPoint>(input: &[T]) -> BlockExponent {
+    thc::norm(binary32(input))
+}
+
+#[inline(always)]
+pub(super) fn encode_rotated<T: FixedPoint>(input: &[T], scale: Scale, vector: &mut [u8]) {
+    thc::encode(binary32(input), scale, vector);
+}
+
+#[inline(always)]
+pub(super) fn loss_of_rotated<T: FixedPoint>(input: &[T], scale: Scale, loss: &mut [T]) {
+    let mut memory = [0f32; thc::MAX_BLOCK];
+    for (to, x) in loss.iter_mut().zip(thc::loss(binary32(input), scale, &mut memory)) {
+        *to = T::from_f64((*x).into());
+    }
+}
+
+#[inline(always)]
+pub(super) fn decode_rotated<T: FixedPoint>(vector: &[u8], scale: Scale, op: ReduceOp, output: &mut [T]) {
+    let (elements, mut memory) = (output.len(), [0f32; thc::MAX_BLOCK]);
+    for (to, x) in output.iter_mut().zip(thc::decode(vector, scale, op, elements, &mut memory)) {
+        *to = T::from_f64((*x).into());
     }
 }
 

@@ -11,8 +11,8 @@ use crate::element::FixedPoint;
 use crate::non_finite;
 use crate::number::{Bits, Number};
 use crate::operator::{And, Max, Min, Operator, Or, Prod, Sum, Xor};
-use crate::scale::Scale;
-use crate::thc::{self, Shared, ThcKernels};
+use crate::scale::{CodeWidth, Scale};
+use crate::thc;
 
 /// A plain function that runs one portable loop with the instructions `$set`.
 macro_rules! compile {
@@ -85,12 +85,8 @@ pub(super) const fn table<I: InstructionSet>(name: &'static str) -> Kernels {
         fixed: combine::<I, i32, Sum>("fixed point"),
         codes_8: average::<I, Code>("codes, summed in 8 bits"),
         codes_16: wide_codes::<I>(),
-        thc: ThcKernels {
-            encode: compile!(I: thc::encode; input: &[f32], shared: Shared, rounding: u64, vector: &mut [u8]),
-            loss: compile!(I: thc::loss; input: &[f32], shared: Shared, rounding: u64, loss: &mut [f32]),
-            add: compile!(I: thc::add; lanes: &mut [u16], codes: &[u8]),
-            decode: compile!(I: thc::decode; lanes: &[u16], shared: Shared, op: ReduceOp, output: &mut [f32]),
-        },
+        rotated_8: rotated::<I>(CodeWidth::Eight),
+        rotated_16: rotated::<I>(CodeWidth::Sixteen),
         fixed_f16: fixed_16::<I, f16>(),
         fixed_bf16: fixed_16::<I, bf16>(),
     }
@@ -113,6 +109,10 @@ const fn fixed<I: InstructionSet, T: FixedPoint>(max_abs: fn(&[T]) -> u32) -> Fi
         loss_of_codes: compile!(I: portable::loss_of_codes; input: &[T], factor: f64, loss: &mut [T]),
         decode_codes_8: compile!(I: portable::decode_codes::<T, Code>; vector: &[u8], unscale: super::Unscale, output: &mut [T]),
         decode_codes_16: compile!(I: portable::decode_codes::<T, CodeSum>; vector: &[u8], unscale: super::Unscale, output: &mut [T]),
+        norm: compile!(I: portable::norm; input: &[T]),
+        encode_rotated: compile!(I: portable::encode_rotated; input: &[T], scale: Scale, vector: &mut [u8]),
+        loss_of_rotated: compile!(I: portable::loss_of_rotated; input: &[T], scale: Scale, loss: &mut [T]),
+        decode_rotated: compile!(I: portable::decode_rotated; vector: &[u8], scale: Scale, op: ReduceOp, output: &mut [T]),
     }
 }
 
@@ -120,6 +120,30 @@ const fn fixed<I: InstructionSet, T: FixedPoint>(max_abs: fn(&[T]) -> u32) -> Fi
 const fn wide_codes<I: InstructionSet>() -> Combine {
     let codes = combine::<I, Code, Sum>("codes, summed in 16 bits");
     Combine { result_size: size_of::<CodeSum>(), load: codes.load_partial, ..codes }
+}
+
+/// Levels of rotated codes. A vector's element is a byte, which has two codes, and its lanes are two of 16 bits; partial
+/// results are the lanes.
+const fn rotated<I: InstructionSet>(width: CodeWidth) -> Combine {
+    let lanes = combine::<I, i16, Sum>("levels of rotated codes");
+    let sums_in_8: fn(&[u8], &mut [u8]) = compile!(I: thc::load_8; lanes: &[u8], vector: &mut [u8]);
+    let add: fn(&mut [u8], &[u8]) = compile!(I: thc::add; lanes: &mut [u8], vector: &[u8]);
+    let (name, load) = match width {
+        CodeWidth::Eight => ("rotated codes, summed in 8 bits", sums_in_8),
+        CodeWidth::Sixteen => ("rotated codes, summed in 16 bits", lanes.load),
+    };
+    Combine {
+        name,
+        wire_size: 1,
+        result_size: 2 * width.bytes(),
+        lane_size: 4,
+        partial_size: 4,
+        store: compile!(I: thc::store; lanes: &mut [u8], vector: &[u8]),
+        add,
+        add_left: add,
+        load,
+        ..lanes
+    }
 }
 
 const fn float<I: InstructionSet, T: Number>(fixed: Option<FixedKernels<T>>) -> ElementKernels<T> {

@@ -98,15 +98,17 @@ pub struct ExponentHint {
     pub exponent: BlockExponent,
     /// Some rank does not know its next block yet, so ranks have not agreed.
     pub unknown: bool,
+    /// The exponent is the norm of a block whose codes are rotated.
+    pub is_norm: bool,
 }
 
 impl ExponentHint {
     /// Nothing is known about the next block.
-    pub const UNKNOWN: ExponentHint = ExponentHint { exponent: BlockExponent::ZERO, unknown: true };
+    pub const UNKNOWN: ExponentHint = ExponentHint { exponent: BlockExponent::ZERO, unknown: true, is_norm: false };
 
     /// A rank that knows its next block.
     pub fn known(exponent: BlockExponent) -> ExponentHint {
-        ExponentHint { exponent, unknown: false }
+        ExponentHint { exponent, unknown: false, is_norm: false }
     }
 
     /// Joins what another rank says. Field by field: copying the whole would cost more than all the rest of its path.
@@ -115,6 +117,7 @@ impl ExponentHint {
         self.exponent.exponent = self.exponent.exponent.max(other.exponent.exponent);
         self.exponent.non_finite |= other.exponent.non_finite;
         self.unknown |= other.unknown;
+        self.is_norm |= other.is_norm;
     }
 
     /// The exponent that ranks agree on, if each of them knew its block.

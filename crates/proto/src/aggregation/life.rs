@@ -12,7 +12,7 @@ use super::report::Mismatch;
 use crate::contract::config::JobConfig;
 use crate::contract::custom_op::CustomOps;
 use crate::contract::host::{Collective, CollectiveError, HostEvent, SubmitError};
-use crate::contract::ids::OpId;
+use crate::contract::ids::{OpId, Rank};
 use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
 use crate::contract::tensor::{Spec, Tensor};
 use crate::contract::time::Time;
@@ -203,6 +203,8 @@ pub struct Op {
     block_elements: u64,
     /// Blocks whose result has not come yet.
     pub remaining: u64,
+    /// The rank whose tensor it is, where blocks are rounded at random.
+    rank: Rank,
 }
 
 impl Op {
@@ -225,13 +227,17 @@ impl Op {
 
     /// The exponent of the block in this rank's tensor.
     pub fn exponent(&self, block: u64) -> BlockExponent {
-        if self.needs_exponent(block) { self.tensor.exponent(self.range(block)) } else { BlockExponent::ZERO }
+        match self.needs_exponent(block) {
+            true if self.encoding.is_rotated() => self.tensor.norm(self.range(block)),
+            true => self.tensor.exponent(self.range(block)),
+            false => BlockExponent::ZERO,
+        }
     }
 
     /// Writes a block of the input into a packet's vector. `agreed` is the exponent that `world_size` ranks have agreed
     /// on for the block.
     pub fn read(&self, block: u64, agreed: Option<BlockExponent>, world_size: u16, vector: &mut [u8]) {
-        match self.scale(agreed, world_size) {
+        match self.scale(block, agreed, world_size) {
             Some(scale) if self.encoding.at_switch.is_none() => self.tensor.encode(self.range(block), scale, vector),
             _ => self.tensor.read_input(self.range(block), vector),
         }
@@ -240,7 +246,7 @@ impl Op {
     /// Writes a block's result to the output.
     pub fn write(&mut self, block: u64, agreed: Option<BlockExponent>, world_size: u16, vector: &[u8]) {
         let range = self.range(block);
-        match self.scale(agreed, world_size) {
+        match self.scale(block, agreed, world_size) {
             Some(scale) if self.encoding.at_switch.is_some() => self.tensor.write_scaled(range, scale, vector),
             Some(scale) => self.tensor.decode(range, scale, vector),
             None => self.tensor.write(range, vector),
@@ -253,9 +259,9 @@ impl Op {
     }
 
     /// How hosts or switches scale a block; `None` where sums are not in fixed point.
-    fn scale(&self, agreed: Option<BlockExponent>, world_size: u16) -> Option<Scale> {
+    fn scale(&self, block: u64, agreed: Option<BlockExponent>, world_size: u16) -> Option<Scale> {
         let agreed = || agreed.expect("scaled blocks are sent when their exponent is agreed");
-        self.encoding.is_scaled.then(|| self.encoding.scale(agreed(), world_size))
+        self.encoding.is_scaled.then(|| self.encoding.scale(agreed(), world_size, block, self.rank))
     }
 }
 
@@ -272,6 +278,7 @@ pub struct Stream {
     operators: CustomOps,
     /// Elements of a block, if blocks are not as large as a packet allows.
     span: Option<SpanOf>,
+    rank: Rank,
     ops: VecDeque<Op>,
     next_op: u64,
     next_block: u64,
@@ -289,7 +296,13 @@ impl Stream {
     pub fn new(values: Values, numbers: Numbers, narrow: NarrowBlocks, job: &JobConfig) -> Stream {
         let payload_bytes = job.payload_bytes();
         let (operators, span, ops) = (job.options.operators(), None, VecDeque::new());
-        Stream { values, numbers, narrow, payload_bytes, operators, span, ops, next_op: 0, next_block: 0 }
+        let rank = Rank(0);
+        Stream { values, numbers, narrow, payload_bytes, operators, span, rank, ops, next_op: 0, next_block: 0 }
+    }
+
+    /// The same stream for a rank that draws how it rounds.
+    pub fn of_rank(self, rank: Rank) -> Stream {
+        Stream { rank, ..self }
     }
 
     /// The same stream with blocks of this many elements.
@@ -307,8 +320,8 @@ impl Stream {
             None => u64::from(encoding.block_elements(self.payload_bytes, self.narrow)),
         };
         let blocks = u64::from(spec.elements).div_ceil(block_elements).max(1);
-        let remaining = blocks;
-        self.ops.push_back(Op { id, tensor, spec, first_block, blocks, encoding, block_elements, remaining });
+        let (remaining, rank) = (blocks, self.rank);
+        self.ops.push_back(Op { id, tensor, spec, first_block, blocks, encoding, block_elements, remaining, rank });
         self.next_op += 1;
         self.next_block += blocks;
         (id, first_block..self.next_block)

@@ -156,7 +156,7 @@ impl Header {
             attempt: bytes[42],
             wid: Rank(u16(bytes, 46)),
             scale: scale_at(bytes, spec.dtype)?,
-            exponent_hint: ExponentHint { exponent, unknown: flags & UNKNOWN != 0 },
+            exponent_hint: ExponentHint { exponent, unknown: flags & UNKNOWN != 0, is_norm: false },
             spec,
             contributors: u32(bytes, CONTRIBUTORS_AT),
         })
@@ -222,7 +222,7 @@ fn put_scale(bytes: &mut [u8], scale: Option<BlockExponent>) {
 /// Rewrites the fields that grow with each contribution.
 #[inline]
 pub fn put_sum(bytes: &mut [u8], counter: u16, contributors: u32, exponent_hint: ExponentHint) {
-    let ExponentHint { exponent, unknown } = exponent_hint;
+    let ExponentHint { exponent, unknown, .. } = exponent_hint;
     let flags = bytes[FLAGS_AT] & !(UNKNOWN | NON_FINITE);
     bytes[FLAGS_AT] = flags | if exponent.non_finite { NON_FINITE } else { 0 } | if unknown { UNKNOWN } else { 0 };
     bytes[COUNTER_AT..COUNTER_AT + 2].copy_from_slice(&counter.to_be_bytes());

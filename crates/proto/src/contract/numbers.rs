@@ -1,9 +1,12 @@
 //! How the elements of a collective travel, and which kernels add them. Both follow from the collective's type and
 //! operator, and from the job's choice of how floats are summed.
 
+use tributary_numeric::thc::MAX_BLOCK;
 use tributary_numeric::{self as numeric, BlockExponent, CodeWidth, Combine, DType, Fixed16, ReduceOp, Scale};
+use tributary_numeric::{padded, splitmix64};
 
 use crate::contract::custom_op::CustomOps;
+use crate::contract::ids::Rank;
 use crate::contract::options::{Kind, OptionSpec, Options};
 use crate::contract::tensor::Spec;
 use crate::contract::values::{FINGERPRINT_LEN, FINGERPRINTS, OPAQUE, Values};
@@ -19,15 +22,18 @@ pub enum Numbers {
     /// Codes of 8 bits against the range of a block, on which ranks agree as they do on the exponent of fixed point.
     /// Hosts get the sums of codes in this width.
     Int8(CodeWidth),
+    /// Codes of 4 bits of rotated blocks, against the block's norm, on which ranks agree in the same way (THC). Hosts get
+    /// the sums of their levels in this width, which follows from the number of ranks.
+    Thc4(CodeWidth),
 }
 
 impl Numbers {
     /// The option, for protocols that leave the choice to people.
     pub const OPTION: OptionSpec = OptionSpec {
         name: "numbers",
-        kind: Kind::Choice(&["float", "fixed", "int8"]),
+        kind: Kind::Choice(&["float", "fixed", "int8", "thc4"]),
         default: "float",
-        help: "sum floats as floats, in 32-bit fixed point as in the paper, or as codes of 8 bits",
+        help: "sum floats as floats, in 32-bit fixed point as in the paper, or as codes of 8 or (THC) 4 bits",
     };
 
     /// The option for the width of the sums of codes, for the same protocols.
@@ -44,15 +50,39 @@ impl Numbers {
             "fixed" => Numbers::Fixed,
             "int8" if options.choice(Numbers::DOWN.name) == "16" => Numbers::Int8(CodeWidth::Sixteen),
             "int8" => Numbers::Int8(CodeWidth::Eight),
+            "thc4" => Numbers::Thc4(CodeWidth::Eight),
             _ => Numbers::Float,
         }
     }
 
-    /// Checks that the width of sums is chosen for codes only.
+    /// The value that was chosen, for a job of this many ranks.
+    pub fn of_job(options: &Options, world_size: u16) -> Numbers {
+        match Numbers::chosen(options) {
+            Numbers::Thc4(_) => Numbers::Thc4(CodeWidth::of_levels(world_size)),
+            chosen => chosen,
+        }
+    }
+
+    /// The most ranks that can sum so.
+    pub fn most_ranks(self) -> u16 {
+        match self {
+            Numbers::Thc4(_) => Scale::MAX_WORLD_SIZE_ROTATED,
+            Numbers::Float | Numbers::Fixed | Numbers::Int8(_) => Scale::MAX_WORLD_SIZE,
+        }
+    }
+
+    /// Checks that the width of sums is chosen for codes of 8 bits only.
     pub fn check_together(options: &Options) -> Result<(), String> {
-        match options.choice(Numbers::DOWN.name) == "16" && !matches!(Numbers::chosen(options), Numbers::Int8(_)) {
-            true => Err("down=16 is for sums of codes: add numbers=int8, or leave down out".to_owned()),
-            false => Ok(()),
+        if options.choice(Numbers::DOWN.name) != "16" {
+            return Ok(());
+        }
+        match Numbers::chosen(options) {
+            Numbers::Int8(_) => Ok(()),
+            Numbers::Thc4(_) => {
+                Err("with numbers=thc4 the ranks decide how wide sums are, 16 bits above 8 ranks: leave down out"
+                    .to_owned())
+            }
+            _ => Err("down=16 is for sums of codes: add numbers=int8, or leave down out".to_owned()),
         }
     }
 }
@@ -120,6 +150,8 @@ pub struct Encoding {
     partial_size: usize,
     /// The number of elements of a block is a multiple of this.
     granule: usize,
+    /// A block is rotated: its vector has a whole power of two of elements, in units of two, whose bytes the sizes are.
+    is_rotated: bool,
 }
 
 impl Encoding {
@@ -155,6 +187,7 @@ impl Encoding {
             result_size: 1,
             partial_size: 1,
             granule,
+            is_rotated: false,
         })
     }
 
@@ -167,6 +200,7 @@ impl Encoding {
             _ if is_scaled && !numeric::has_fixed_point(dtype, op) => return None,
             Numbers::Fixed if is_scaled => numeric::fixed(),
             Numbers::Int8(width) if is_scaled => numeric::codes(width),
+            Numbers::Thc4(width) if is_scaled => numeric::rotated(width),
             _ => numeric::native(dtype, op)?,
         };
         let is_ordered = !is_scaled && is_ordered(dtype, op);
@@ -178,6 +212,7 @@ impl Encoding {
         };
         let partial_size = real.partial_size;
         let (custom_op, granule) = (None, 1);
+        let is_rotated = is_scaled && matches!(numbers, Numbers::Thc4(_));
         Some(Encoding {
             values,
             combine,
@@ -190,7 +225,19 @@ impl Encoding {
             result_size,
             partial_size,
             granule,
+            is_rotated,
         })
+    }
+
+    /// True if ranks agree on a block's norm rather than on its exponent.
+    pub fn is_rotated(&self) -> bool {
+        self.is_rotated
+    }
+
+    /// How many units of the sizes a block of this many elements has.
+    #[inline]
+    fn units(&self, elements: usize) -> usize {
+        if self.is_rotated && elements > 0 { padded(elements) / 2 } else { elements }
     }
 
     /// Elements of a full block in a packet with `payload_bytes` of vector: at least one, and a whole number of an
@@ -201,52 +248,61 @@ impl Encoding {
             NarrowBlocks::Half => self.partial_size,
             NarrowBlocks::Full => self.wire_size.max(self.result_size),
         };
-        let elements = payload_bytes / size;
+        let units = payload_bytes / size;
+        if self.is_rotated {
+            return (2 << units.max(1).ilog2()).min(MAX_BLOCK) as u32;
+        }
+        let elements = units;
         (elements - elements % self.granule).max(self.granule) as u32
     }
 
-    /// How a block is scaled whose exponent ranks have agreed on, if sums are scaled.
-    pub fn scale(&self, block: BlockExponent, world_size: u16) -> Scale {
+    /// How a rank scales a block of its stream whose exponent ranks have agreed on, if sums are scaled. The block's number
+    /// draws how it is rotated, the same on all ranks and in every run; number and rank draw how it is rounded.
+    pub fn scale(&self, exponent: BlockExponent, world_size: u16, block: u64, rank: Rank) -> Scale {
         match self.numbers {
-            Numbers::Int8(width) => Scale::codes(block, world_size, width),
-            Numbers::Float | Numbers::Fixed => Scale::new(block, world_size),
+            Numbers::Int8(width) => Scale::codes(exponent, world_size, width),
+            Numbers::Thc4(_) => {
+                let signs = splitmix64(block);
+                Scale::rotated(exponent, world_size, signs, splitmix64(signs ^ (u64::from(rank.0) + 1)))
+            }
+            Numbers::Float | Numbers::Fixed => Scale::new(exponent, world_size),
         }
     }
 
     /// Bytes on the wire of a host's vector.
     #[inline]
     pub fn wire_len(&self, elements: usize) -> usize {
-        self.wire_size * elements
+        self.wire_size * self.units(elements)
     }
 
     /// Bytes in a packet buffer of a host's vector.
     #[inline]
     pub fn buffer_len(&self, elements: usize) -> usize {
-        self.values.buffer_len(self.wire_size, elements)
+        self.values.buffer_len(self.wire_size, self.units(elements))
     }
 
     /// Bytes on the wire of a result: those of a host's vector, except for codes.
     #[inline]
     pub fn result_wire_len(&self, elements: usize) -> usize {
-        self.result_size * elements
+        self.result_size * self.units(elements)
     }
 
     /// Bytes in a packet buffer of a result.
     #[inline]
     pub fn result_buffer_len(&self, elements: usize) -> usize {
-        self.values.buffer_len(self.result_size, elements)
+        self.values.buffer_len(self.result_size, self.units(elements))
     }
 
     /// Bytes on the wire of a partial result between switches, which keeps full precision.
     #[inline]
     pub fn partial_wire_len(&self, elements: usize) -> usize {
-        self.partial_size * elements
+        self.partial_size * self.units(elements)
     }
 
     /// Bytes in a packet buffer of a partial result.
     #[inline]
     pub fn partial_buffer_len(&self, elements: usize) -> usize {
-        self.values.buffer_len(self.partial_size, elements)
+        self.values.buffer_len(self.partial_size, self.units(elements))
     }
 
     /// Bytes in memory of `elements` elements of one block, each of `size` bytes.

@@ -137,6 +137,11 @@ pub trait Tensor: Any + Send {
     fn vector_len(&self, elements: usize) -> usize;
     /// The exponent of a block of the input.
     fn exponent(&self, block: Range<usize>) -> BlockExponent;
+    /// The norm of a block of the input, of at most 1,024 elements, where codes are rotated. What draws its exponents draws
+    /// its norms alike.
+    fn norm(&self, block: Range<usize>) -> BlockExponent {
+        self.exponent(block)
+    }
     /// Writes a block of the input as fixed point.
     fn encode(&self, block: Range<usize>, scale: Scale, vector: &mut [u8]);
     /// Writes the summed block to the output: scaled back, and divided if the operator is an average.

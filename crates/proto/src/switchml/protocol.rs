@@ -51,7 +51,11 @@ pub(crate) fn check(protocol: &'static str, spec: &Spec, options: &Options) -> R
     }
     let (why, instead) = match Encoding::new(Values::Elements, Numbers::Float, spec) {
         Some(_) => {
-            let why = if let Numbers::Int8(_) = numbers { " in codes of 8 bits" } else { " in fixed point" };
+            let why = match numbers {
+                Numbers::Int8(_) => " in codes of 8 bits",
+                Numbers::Thc4(_) => " in codes of 4 bits",
+                Numbers::Float | Numbers::Fixed => " in fixed point",
+            };
             (why, "choose numbers=float, or sum or average f32, f16 or bf16")
         }
         None => ("", "band, bor and bxor are for integers"),
@@ -70,9 +74,9 @@ pub struct SwitchMlDialect {
 impl Dialect for SwitchMlDialect {
     type Word = ExponentHint;
 
-    fn of(options: &Options, levels: bool, _world_size: u16) -> SwitchMlDialect {
+    fn of(options: &Options, levels: bool, world_size: u16) -> SwitchMlDialect {
         SwitchMlDialect {
-            numbers: Numbers::chosen(options),
+            numbers: Numbers::of_job(options, world_size),
             narrow: NarrowBlocks::chosen(options, levels),
             order: Order::chosen(options),
         }
@@ -89,7 +93,7 @@ impl Dialect for SwitchMlDialect {
     fn width(&self, children: usize, _world_size: u16) -> usize {
         match self.numbers {
             Numbers::Float => nodes_needed(children),
-            Numbers::Fixed | Numbers::Int8(_) => 1,
+            Numbers::Fixed | Numbers::Int8(_) | Numbers::Thc4(_) => 1,
         }
     }
 
@@ -110,7 +114,8 @@ impl Dialect for SwitchMlDialect {
             Kind::Probe => exponent(0),
             _ => None,
         };
-        known.map_or(ExponentHint::UNKNOWN, ExponentHint::known)
+        let is_norm = matches!(self.numbers, Numbers::Thc4(_));
+        known.map_or(ExponentHint::UNKNOWN, |exponent| ExponentHint { is_norm, ..ExponentHint::known(exponent) })
     }
 
     fn epochs(&self, _host: &HostConfig) -> Option<Epochs> {

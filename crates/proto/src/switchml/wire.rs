@@ -7,6 +7,7 @@
 //! ```
 
 use tributary_numeric::BlockExponent;
+use tributary_numeric::thc::largest_norm;
 
 pub use crate::aggregation::agreement::ExponentHint;
 pub use crate::aggregation::report::Mismatch;
@@ -27,31 +28,35 @@ pub type Header = slots::Header<ExponentHint>;
 
 const NON_FINITE: u8 = 1;
 const UNKNOWN: u8 = 2;
+const NORM: u8 = 4;
 
 impl Word for ExponentHint {
     const LEN: usize = 4;
     const NOTHING: ExponentHint = ExponentHint::UNKNOWN;
-    const NEUTRAL: ExponentHint = ExponentHint { exponent: BlockExponent::ZERO, unknown: false };
+    const NEUTRAL: ExponentHint = ExponentHint { exponent: BlockExponent::ZERO, unknown: false, is_norm: false };
 
     #[inline(always)]
     fn read(&mut self, bytes: &[u8], spec: &Spec) -> Result<(), DropReason> {
         let flags = bytes[2];
-        if flags & !(NON_FINITE | UNKNOWN) != 0 {
+        if flags & !(NON_FINITE | UNKNOWN | NORM) != 0 {
             return Err(DropReason::BadField);
         }
         let exponent = BlockExponent { exponent: u16(bytes, 0) as i16, non_finite: flags & NON_FINITE != 0 };
         // An exponent above the type's largest would scale every rank's block to zeros.
-        if flags & UNKNOWN == 0 && exponent.exponent > BlockExponent::largest(spec.dtype) {
+        let largest = BlockExponent::largest(spec.dtype);
+        let largest = if flags & NORM == 0 { largest } else { largest_norm(largest.min(BlockExponent::MAX)) };
+        if flags & UNKNOWN == 0 && exponent.exponent > largest {
             return Err(DropReason::BadField);
         }
-        *self = ExponentHint { exponent, unknown: flags & UNKNOWN != 0 };
+        *self = ExponentHint { exponent, unknown: flags & UNKNOWN != 0, is_norm: flags & NORM != 0 };
         Ok(())
     }
 
     #[inline]
     fn put(self, bytes: &mut [u8]) {
-        let ExponentHint { exponent, unknown } = self;
-        bytes[2] = if exponent.non_finite { NON_FINITE } else { 0 } | if unknown { UNKNOWN } else { 0 };
+        let ExponentHint { exponent, unknown, is_norm } = self;
+        let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
+        bytes[2] = flag(exponent.non_finite, NON_FINITE) | flag(unknown, UNKNOWN) | flag(is_norm, NORM);
         bytes[3] = 0;
         bytes[0..2].copy_from_slice(&exponent.exponent.to_be_bytes());
     }
@@ -81,11 +86,11 @@ mod tests {
 
     #[test]
     fn an_exponent_that_no_block_of_the_type_has_is_refused() {
-        let parse = |dtype, exponent, unknown| {
+        let parse = |dtype, exponent, unknown, is_norm| {
             let header = Header {
                 wid: ChildId(0),
                 idx: 0,
-                word: ExponentHint { exponent: BlockExponent { exponent, non_finite: false }, unknown },
+                word: ExponentHint { exponent: BlockExponent { exponent, non_finite: false }, unknown, is_norm },
                 phase: 0,
                 spec: Spec { elements: 1, dtype, op: ReduceOp::Sum, primitive: Primitive::Allreduce },
             };
@@ -94,11 +99,14 @@ mod tests {
             Header::parse(&bytes).map(|read| assert_eq!(read, header))
         };
         for (dtype, largest) in [(DType::F32, 128), (DType::BF16, 128), (DType::F16, 16)] {
-            assert_eq!(parse(dtype, largest, false), Ok(()));
-            assert_eq!(parse(dtype, i16::MIN, false), Ok(()), "zeros");
-            for lie in [largest + 1, i16::MAX] {
-                assert_eq!(parse(dtype, lie, false), Err(DropReason::BadField));
-                assert_eq!(parse(dtype, lie, true), Ok(()), "it says nothing there");
+            // A block of 1,024 elements has 32 times the norm of one, in 64 steps for each power of two.
+            for (largest, is_norm) in [(largest, false), (64 * (largest + 5), true)] {
+                assert_eq!(parse(dtype, largest, false, is_norm), Ok(()));
+                assert_eq!(parse(dtype, i16::MIN, false, is_norm), Ok(()), "zeros");
+                for lie in [largest + 1, i16::MAX] {
+                    assert_eq!(parse(dtype, lie, false, is_norm), Err(DropReason::BadField));
+                    assert_eq!(parse(dtype, lie, true, is_norm), Ok(()), "it says nothing there");
+                }
             }
         }
     }

@@ -177,6 +177,9 @@ impl<S: Storage + 'static> Tensor for ElementTensor<S> {
     fn exponent(&self, block: Range<usize>) -> BlockExponent {
         codec::exponent(self.storage.input(block))
     }
+    fn norm(&self, block: Range<usize>) -> BlockExponent {
+        codec::norm(self.storage.input(block))
+    }
     fn encode(&self, block: Range<usize>, scale: Scale, vector: &mut [u8]) {
         codec::encode(self.storage.input(block), scale, vector);
     }

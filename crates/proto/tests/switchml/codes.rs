@@ -216,7 +216,7 @@ fn what_codes_cannot_do_is_refused_with_a_sentence() {
     let refused = options(&[("down", "16")]).unwrap_err().to_string();
     assert_eq!(refused, "switchml: down=16 is for sums of codes: add numbers=int8, or leave down out");
     let odd = options(&[("numbers", "int4")]).unwrap_err().to_string();
-    assert_eq!(odd, "switchml's option numbers is int4: it may be float or fixed or int8");
+    assert_eq!(odd, "switchml's option numbers is int4: it may be float or fixed or int8 or thc4");
     let codes = options(&[("numbers", "int8")]).unwrap();
     let largest = Spec::allreduce(5, tributary_numeric::DType::F32, ReduceOp::Max);
     assert_eq!(

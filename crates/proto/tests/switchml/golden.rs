@@ -110,6 +110,53 @@ fn codes() {
     check("switchml_codes", &packets);
 }
 
+/// Rotated codes: two elements a byte up, a byte an element down; and a block in which an element is not finite.
+#[test]
+fn rotated_codes() {
+    let mut packets = Vec::new();
+    let block = [1.0, -2.0, 0.5, 3.0, 0.25];
+    for (last, [probe, update, sum]) in [
+        (
+            0.125,
+            [
+                "PROBE of rank 1: 6 elements, norm 2^(123/64)",
+                "UPDATE of rank 1: 8 rotated elements, the first four in the low halves of bytes",
+                "RESULT: the sums of levels, in a packet of its own",
+            ],
+        ),
+        (
+            f32::NAN,
+            [
+                "PROBE of rank 1: one element is not finite",
+                "UPDATE of rank 1: 15 is an element that is not finite, and nothing else is sent",
+                "RESULT: what is not 0 is not finite",
+            ],
+        ),
+    ] {
+        let given = [("numbers".to_owned(), "thc4".to_owned())];
+        let job = JobConfig { options: PROTOCOL.options.read(&given.into()).unwrap(), ..golden::job(&PROTOCOL) };
+        let host = |rank| PROTOCOL.host(Values::Elements, &HostConfig::worker(job.clone(), Rank(rank)));
+        let mut hosts = [host(0), host(1)];
+        let mut switch = golden::switch_of(&PROTOCOL, job.clone(), 2, None);
+        for host in &mut hosts {
+            let elements: Vec<f32> = block.into_iter().chain([last]).collect();
+            host.submit(Time::ZERO, f32s(&elements)).unwrap();
+        }
+        let probes = hosts.each_mut().map(|host| sent(host, Time::ZERO));
+        processed(&mut switch, 0, &probes[0]);
+        let (_, agreed) = processed(&mut switch, 1, &probes[1]);
+        for host in &mut hosts {
+            let packet = Packet { bytes: &agreed, wire_len: agreed.len(), ecn: Ecn::NotCapable };
+            host.handle_packet(Time::ZERO, Addr::Switch(TreeId(0)), packet).unwrap();
+        }
+        let updates = hosts.each_mut().map(|host| sent(host, Time::ZERO));
+        processed(&mut switch, 0, &updates[0]);
+        assert_eq!(processed(&mut switch, 1, &updates[1]).0, Verdict::Consume);
+        packets.extend([(probe, probes[1].clone()), (update, updates[1].clone()), (sum, notice(&mut switch))]);
+    }
+    check("switchml_rotated", &packets);
+}
+
 /// What differs where one rank is the root: the operator, and where the root is named.
 #[test]
 fn roots() {

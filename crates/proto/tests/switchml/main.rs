@@ -19,5 +19,6 @@ mod reduces;
 mod rejected_packets;
 mod setup;
 mod sixteen_bits;
+mod thc4;
 mod traces;
 mod window;

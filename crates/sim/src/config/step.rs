@@ -62,6 +62,12 @@ pub struct StepSection {
     /// The protocol's options by name; options left out have their defaults.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub options: OptionTable,
+    /// Elements of a packet.
+    #[serde(default = "elements")]
+    pub elements_per_packet: u16,
+    /// Retransmission timeouts.
+    #[serde(default)]
+    pub rto: Timeouts,
     /// The pool of each group's job, as in `[[job]]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slots: Option<u16>,
@@ -164,9 +170,6 @@ pub enum StepCollective {
 }
 
 impl StepSection {
-    /// The elements of a packet, as of a job that does not say.
-    pub(crate) const ELEMENTS_PER_PACKET: u16 = 256;
-
     /// The section of a job whose longest collective has this many bytes.
     pub(crate) fn job(&self, protocol: &'static Protocol, name: String, hosts: Vec<u32>, tensor: u64) -> JobSection {
         let is_chosen = protocol == self.protocol;
@@ -189,17 +192,21 @@ impl StepSection {
             start: Duration::default(),
             compute: Duration::default(),
             options: if is_chosen { self.options.clone() } else { OptionTable::new() },
-            elements_per_packet: StepSection::ELEMENTS_PER_PACKET,
+            elements_per_packet: self.elements_per_packet,
             slots: self.slots.filter(|_| is_chosen),
             trees: self.trees.filter(|_| is_chosen),
             roots: None,
             root_choice: Default::default(),
             servers: self.servers.clone().filter(|_| is_chosen),
             stragglers: None,
-            rto: Timeouts::default(),
+            rto: self.rto,
             timeout: self.timeout,
         }
     }
+}
+
+fn elements() -> u16 {
+    256
 }
 
 fn one() -> u32 {

@@ -9,7 +9,7 @@ use super::plan::{job_plan, switch_options};
 use super::traffic::add_traffic;
 use super::transport::transports;
 use super::{step, training};
-use crate::config::{Config, ConfigError, Duration, Hosts, JobSection, StepSection, StragglerSection, invalid};
+use crate::config::{Config, ConfigError, Duration, Hosts, JobSection, StragglerSection, invalid};
 use crate::engine::{Accelerator, JobPlan, Noise, Settings, SharedSettings, Simulation};
 use crate::rng::{Purpose, Rng};
 use crate::topology::Graph;
@@ -83,7 +83,7 @@ fn shared(config: &Config) -> Result<SharedSettings, ConfigError> {
     let options = switch_options(config)?;
     let of_jobs = config.jobs.iter().map(|job| job.elements_per_packet);
     let of_trainings = config.trainings.iter().map(|training| training.elements_per_packet);
-    let of_steps = config.steps.iter().map(|_| StepSection::ELEMENTS_PER_PACKET);
+    let of_steps = config.steps.iter().map(|step| step.elements_per_packet);
     let elements_per_packet = of_jobs.chain(of_trainings).chain(of_steps).max();
     Ok(SharedSettings { options, elements_per_packet: elements_per_packet.unwrap_or(256) })
 }

@@ -76,8 +76,8 @@ fn handled_as(job: &Job) -> DType {
     let (protocol, dtype) = (job.plan.protocol, job.plan.spec.dtype);
     match (protocol.numbers)(&job.plan.options) {
         Numbers::Fixed if dtype.is_float() => DType::I32,
-        // Codes are added in lanes of 16 bits.
-        Numbers::Int8(_) if dtype.is_float() => DType::I16,
+        // Codes and levels are added in 16 bits.
+        Numbers::Int8(_) | Numbers::Thc4(_) if dtype.is_float() => DType::I16,
         _ => dtype,
     }
 }

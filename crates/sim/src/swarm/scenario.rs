@@ -105,8 +105,9 @@ fn accelerator(network: &Network) -> Option<AcceleratorSection> {
     has_one.then_some(AcceleratorSection { latency, bus_bits: None, clock_mhz: 200 })
 }
 
-/// Even pools that are far too large for their queues get a packet or two through in each timeout.
-const END: Duration = Duration(Span::from_millis(120_000));
+/// Even pools that are far too large for their queues get a packet or two through in each timeout. A window of one packet
+/// that never grows needs minutes.
+const END: Duration = Duration(Span::from_millis(600_000));
 
 struct Draw(Rng);
 

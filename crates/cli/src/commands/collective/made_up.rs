@@ -1,6 +1,7 @@
 //! Data that every rank can make for all ranks, so that each can check the result by itself with `expected.rs`.
 
 use half::{bf16, f16};
+use tributary_numeric::splitmix::{GAMMA, mix};
 use tributary_numeric::{DType, ReduceOp, round_to_odd};
 
 use crate::npy::{Data, Stored, of_type};
@@ -62,12 +63,9 @@ fn integer(plan: &Plan, rank: u16, index: usize) -> u64 {
     }
 }
 
-/// 64 bits that look random and are the same on all ranks (SplitMix64).
+/// 64 bits that look random and are the same on all ranks.
 pub fn random(rank: u16, index: usize) -> u64 {
-    let mut z = ((u64::from(rank) << 48) ^ index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+    mix(((u64::from(rank) << 48) ^ index as u64).wrapping_mul(GAMMA))
 }
 
 macro_rules! sample {

@@ -131,7 +131,7 @@ fn judge(inputs: &[PathBuf], job: &JobRun, workers: &[WorkerReport]) -> Result<V
     let allowed = match (job.protocol.numbers)(&job.protocol.options.defaults()) {
         Numbers::Fixed => Allowed::Theorem1 { block },
         Numbers::Float => Allowed::FloatSum,
-        Numbers::Int8(_) => unreachable!("no protocol sums codes by default"),
+        Numbers::Int8(_) | Numbers::Thc4(_) => unreachable!("no protocol sums codes by default"),
     };
     Ok(check::judge(&inputs, &outputs, allowed))
 }

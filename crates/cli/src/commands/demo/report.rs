@@ -60,7 +60,7 @@ impl Line {
         let bound = match self.numbers {
             Numbers::Fixed => "within Theorem 1's bound of the float64 sum",
             Numbers::Float => "within a float32 sum's bound of the float64 sum",
-            Numbers::Int8(_) => "within the bound of codes of the float64 sum",
+            Numbers::Int8(_) | Numbers::Thc4(_) => "within the bound of codes of the float64 sum",
         };
         match self.verdict.holds() {
             true => format!("{}: right. Every element is {bound}, and all ranks hold the same bits.", self.protocol),

@@ -1,13 +1,18 @@
 //! The experiments of a plan: one training step on one network, under each protocol.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 use serde::Serialize;
 use toml::{Table, Value};
+use tributary_net::pool_size::elements_in;
 use tributary_numeric::{DType, ReduceOp};
+use tributary_proto::contract::options::{Defaults, Kind};
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::tensor::Spec;
+use tributary_proto::contract::time::Span;
+use tributary_proto::contract::wire::IPV4_AND_UDP_LEN;
 use tributary_proto::protocols;
 use tributary_sim::config::{Bytes, Config, DataRate, Duration};
 
@@ -43,6 +48,7 @@ pub struct Links {
     /// How the table calls it.
     pub name: String,
     hosts: u32,
+    slowest: DataRate,
     network: Table,
 }
 
@@ -59,7 +65,7 @@ impl Links {
             ("mark_above", marks.into()),
         ];
         let network = network.into_iter().map(|(key, value)| (key.to_string(), value)).collect();
-        Links { name: format!("{hosts} hosts at one switch, links of {rate}"), hosts, network }
+        Links { name: format!("{hosts} hosts at one switch, links of {rate}"), hosts, slowest: rate, network }
     }
 
     /// The network of an experiment's file.
@@ -73,11 +79,14 @@ impl Links {
         };
         let only = Table::from_iter([("network".to_string(), Value::Table(network.clone()))]);
         let config = read(&only.to_string()).map_err(wrong)?;
-        let hosts = config.network.build().map_err(|error| wrong(error.to_string()))?.hosts();
+        let graph = config.network.build().map_err(|error| wrong(error.to_string()))?;
+        let hosts = graph.hosts();
+        let rates = graph.edges().iter().flat_map(|edge| [edge.a_to_b.rate, edge.b_to_a.rate]);
+        let slowest = DataRate(rates.min().unwrap_or(config.network.rate.0));
         if hosts < 2 {
             return Err(wrong(format!("it has {hosts} hosts; a plan needs two")));
         }
-        Ok(Links { name: format!("{hosts} hosts of {shown}"), hosts, network })
+        Ok(Links { name: format!("{hosts} hosts of {shown}"), hosts, slowest, network })
     }
 }
 
@@ -143,7 +152,7 @@ impl Experiment {
     }
 
     /// The experiment's file under a protocol.
-    pub fn text(&self, protocol: &str) -> Result<String, String> {
+    pub fn text(&self, protocol: &'static Protocol) -> Result<String, String> {
         let StepShape { kind, parameters, compute, layers, bucket, dtype } = &self.step;
         let in_ps = |share: f64| (compute.0.0 as f64 * share / f64::from(*layers) / self.scale as f64).round();
         // PyTorch's first bucket is smaller, so that the first reduction begins early.
@@ -155,22 +164,46 @@ impl Experiment {
         };
         let text = format!(
             "seed = {}\nend = \"1000 s\"\n[[step]]\nkind = \"{kind}\"\nprotocol = \"{protocol}\"\nhosts = \"all\"\n\
-             iterations = {STEPS}\ntype = \"{dtype}\"\nbucket = {}\nfirst_bucket = {first}\n[[step.layer]]\n\
-             count = {layers}\nparameters = {}\nforward = \"{forward} ps\"\nbackward = \"{backward} ps\"\n",
+             iterations = {STEPS}\ntype = \"{dtype}\"\nbucket = {}\nfirst_bucket = {first}\n\
+             elements_per_packet = {}\n[[step.layer]]\ncount = {layers}\nparameters = {}\nforward = \"{forward} ps\"\nbackward = \"{backward} ps\"\n",
             self.seed,
             bucket.0.div_ceil(self.scale),
+            elements_in(protocol, MTU - IPV4_AND_UDP_LEN),
             parameters / u64::from(*layers) / self.scale,
         );
         let mut file: Table = toml::from_str(&text).map_err(|error| error.to_string())?;
         file.insert("network".into(), Value::Table(self.links.network.clone()));
+        let times = self.switch_times(protocol)?;
+        if !times.is_empty() {
+            file.insert("switches".into(), Value::Table(Table::from_iter([(protocol.name.into(), times.into())])));
+        }
         Ok(header + &toml::to_string(&file).map_err(|error| error.to_string())?)
     }
 
     /// The experiment under a protocol.
-    pub fn config(&self, protocol: &Protocol) -> Result<Config, String> {
-        read(&self.text(protocol.name)?)
+    pub fn config(&self, protocol: &'static Protocol) -> Result<Config, String> {
+        read(&self.text(protocol)?)
+    }
+
+    /// How long switches wait. The simulator's defaults are for links of 100 Gbit/s: on slower ones the packets of a
+    /// block lie further apart, and a switch that waits too briefly sends sums that lack most of them.
+    fn switch_times(&self, protocol: &'static Protocol) -> Result<Table, String> {
+        let Some(shared) = &protocol.shared else { return Ok(Table::new()) };
+        let defaults =
+            shared.options.read_with(&BTreeMap::new(), Defaults::Simulated).map_err(|error| error.to_string())?;
+        let slower = (100.0 / self.links.slowest.gbps()).max(1.0);
+        let scaled = shared.options.specs.iter().filter_map(|spec| {
+            let Kind::Time { most, .. } = spec.kind else { return None };
+            shared.options.simulated.iter().find(|(name, _)| *name == spec.name)?;
+            let time = Span::from_secs_f64(defaults.time(spec.name).as_secs_f64() * slower).min(most);
+            Some((spec.name.to_string(), Value::from(time.to_text())))
+        });
+        Ok(scaled.collect())
     }
 }
+
+/// The MTU of links.
+const MTU: usize = 1500;
 
 /// Steps of each run: the first one finds windows and timers as they are at the beginning.
 const STEPS: u32 = 2;

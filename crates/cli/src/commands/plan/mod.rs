@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use tributary_proto::contract::protocol::Protocol;
+use tributary_proto::protocols;
 use tributary_sim::RunError;
 use tributary_sim::config::{Bytes, DataRate, Duration};
 use tributary_sim::report::write_whole;
@@ -177,8 +178,8 @@ fn keep(outcome: &Outcome, experiment: &Experiment, folder: &Path, plot: Option<
     fs::create_dir_all(folder).map_err(|error| format!("{} cannot be made: {error}", folder.display()))?;
     let json = serde_json::to_string_pretty(outcome).map_err(|error| error.to_string())?;
     write("plan.json".into(), json + "\n")?;
-    for row in &outcome.rows {
-        write(format!("{}.toml", row.protocol), experiment.text(row.protocol)?)?;
+    for protocol in outcome.rows.iter().filter_map(|row| protocols::named(row.protocol)) {
+        write(format!("{protocol}.toml"), experiment.text(protocol)?)?;
     }
     let Some(program) = plot else { return Ok(()) };
     write("figures.json".into(), outcome.figures().to_string())?;

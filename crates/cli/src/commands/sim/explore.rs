@@ -29,7 +29,7 @@ be right, and the run must come to an end once nothing goes wrong any more. A ru
 is printed step by step, with the flag that shows it again.
 
 Start small: each more rank, block, loss or duplicate multiplies the states, of which a million
-take some seconds and 0.2 GB. docs/exploration.md says what is explored and what is not.";
+take some seconds and 0.2 GB. crates/explore/README.md says what is explored and what is not.";
 
 /// The flags of `tributary sim explore`.
 #[derive(clap::Args)]

@@ -76,15 +76,15 @@ impl Draw {
         }
     }
 
-    /// Codes of 8 bits, for some of the jobs whose floats can be summed so, with sums in either width.
+    /// Codes, for some of the jobs whose floats can be summed so: of 8 bits, with sums in either width, or of 4.
     pub(super) fn choose_codes(&mut self, job: &mut JobSection) {
         let set = &job.protocol.options;
-        let down = self.of(&["8", "16"]);
+        let (numbers, down) = self.of(&[("int8", "8"), ("int8", "16"), ("thc4", "8")]);
         if !set.specs.contains(&Numbers::DOWN) || !self.0.chance(0.3) {
             return;
         }
         let mut options = job.options.clone();
-        options.insert(Numbers::OPTION.name.to_owned(), OptionText("int8".to_owned()));
+        options.insert(Numbers::OPTION.name.to_owned(), OptionText(numbers.to_owned()));
         options.insert(Numbers::DOWN.name.to_owned(), OptionText(down.to_owned()));
         let chosen = set.read(&texts(&options));
         if chosen.is_ok_and(|chosen| (job.protocol.check)(&spec_of(job), &chosen).is_ok()) {

@@ -10,7 +10,7 @@ use tributary_proto::protocols;
 use super::{Draw, END, Ending};
 use crate::config::{
     Bytes, Duration, Hosts, LayerSection, Network, NodeSection, Pattern, Routing, Share, Sizes, StepCollective,
-    StepKind, StepSection, TrafficSection, TransportSection,
+    StepKind, StepSection, Timeouts, TrafficSection, TransportSection,
 };
 use crate::transport::Recovery;
 use crate::workload::FlowSizes;
@@ -121,6 +121,8 @@ impl Draw {
             groups: BTreeMap::new(),
             nodes,
             options: OptionTable::new(),
+            elements_per_packet: 256,
+            rto: Timeouts::default(),
             slots: None,
             trees: None,
             servers: None,

@@ -31,7 +31,7 @@ pub struct Line {
     pub contender: &'static str,
     /// The elements' type.
     pub dtype: &'static str,
-    /// In which numbers floats are summed, "float", "fixed" or "int8".
+    /// In which numbers floats are summed, "float", "fixed", "int8" or "thc4".
     pub numbers: &'static str,
     /// The design in which the switch sums; `None` if the protocol chooses.
     pub design: Option<&'static str>,

@@ -90,7 +90,7 @@ pub struct Args {
     /// Element types, each summed with as many elements: f32, bf16 and f16 as protocols can [default: f32]
     #[arg(long, value_name = "TYPE,...", value_delimiter = ',', value_parser = plan::parse_dtype)]
     pub dtype: Vec<DType>,
-    /// What the protocols that leave the choice sum floats as, float, fixed or int8 [default: float]
+    /// What the protocols that leave the choice sum floats as, float, fixed, int8 or thc4 [default: float]
     #[arg(long, value_name = "KIND,...", value_delimiter = ',', value_parser = plan::parse_numbers)]
     pub numbers: Vec<&'static str>,
     #[arg(long, value_name = "DESIGN,...", value_delimiter = ',', value_parser = design::parse, help = design::help_of_several())]

@@ -314,6 +314,6 @@ mod tests {
         assert!(parse_loss("51 %").is_err() && parse_loss("1").is_err() && parse_loss("NaN").is_err());
         assert!(parse_size("0 MB").is_err());
         assert_eq!(parse_dtype("f64").unwrap_err(), "it is one of f32, f16, bf16");
-        assert_eq!(parse_numbers("exact").unwrap_err(), "it is float or fixed or int8");
+        assert_eq!(parse_numbers("exact").unwrap_err(), "it is float or fixed or int8 or thc4");
     }
 }

@@ -92,7 +92,7 @@ impl<D: Dialect> SlotHost<D> {
         };
         SlotHost {
             common,
-            life: Life::new(Stream::new(values, dialect.numbers(), dialect.narrow(), job)),
+            life: Life::new(Stream::new(values, dialect.numbers(), dialect.narrow(), job).of_rank(config.rank)),
             slots: (0..job.slots).map(slot).collect(),
             dialect,
             epochs,
