@@ -8,7 +8,7 @@ use tributary_sim::config::Config;
 use tributary_sim::engine::Simulation;
 use tributary_sim::experiment::build;
 use tributary_sim::run;
-use tributary_sim::swarm::scenario;
+use tributary_sim::swarm::{run_seed, scenario};
 use tributary_sim::topology::LinkId;
 
 /// A full packet on a link.
@@ -153,6 +153,17 @@ fn patterns_have_transports_of_their_own_side_by_side() {
     assert!(report.to_string().contains("flows under dcqcn: 2 of 2 arrived whole"), "{report}");
 }
 
+/// Copies of a packet that a fault doubles share a payload, into which switches write different records.
+#[test]
+fn flows_under_hpcc_end_over_links_that_double_packets() {
+    let text = "[network]\nleaf_spine = { leaves = 2, spines = 1, hosts_per_leaf = 1 }\n\
+                [transport]\ncongestion_control = \"hpcc\"\n\
+                [[traffic]]\npattern = \"list\"\nflows = [{ from = \"host 0\", to = \"host 1\", bytes = \"1 MB\" }]\n\
+                [[fault]]\nlinks = \"all\"\nduplication = \"50 %\"\ndelay = \"10 us\"\n";
+    let report = run(&Config::parse(text).unwrap()).unwrap();
+    assert_eq!((report.failure(), report.transport.map(|it| it.finished)), (None, Some(1)));
+}
+
 #[test]
 fn settings_that_cannot_work_are_refused_with_a_sentence() {
     let refusal = |network: &str, rest: &str| {
@@ -210,6 +221,13 @@ fn queues_that_overflow_divide_a_shared_buffer_by_its_alpha() {
             assert!((queued - expected).abs() <= 2_000.0 * (1.0 + alpha), "alpha {alpha}: {queued} of {expected}");
         }
     }
+}
+
+/// The checker counted a loss as wrong whose queue was shorter than its own limit, in a shared buffer.
+#[test]
+fn losses_of_a_shared_buffer_are_not_taken_for_mistakes() {
+    assert!(scenario(276).config.network.shared_buffer.is_some());
+    assert_eq!(run_seed(276).failures, [""; 0]);
 }
 
 /// A swarm that never drew a controller would not test it.

@@ -59,9 +59,10 @@ impl Fabric {
         self.ports(node).iter().map(|port| self.links[port.index()].queued_bytes(self.now)).sum()
     }
 
-    /// Writes a switch's record into a packet that is about to join this link's queue.
+    /// Writes a switch's record into a packet that is about to join this link's queue; returns the packet with it. A
+    /// packet that a fault has doubled gets a payload of its own first.
     #[cold]
-    pub fn stamp(&mut self, id: LinkId, packet: &Packet) {
+    pub fn stamp(&mut self, id: LinkId, mut packet: Packet) -> Packet {
         let (link, length) = (&self.links[id.index()], u64::from(packet.bytes));
         let record = HopRecord {
             queued_bytes: link.queued_bytes(self.now) as u32,
@@ -69,8 +70,9 @@ impl Fabric {
             left_at: self.now + link.backlog(self.now) + link.transmission(length),
             rate: link.rate(),
         };
-        let (bytes, _) = self.payloads.get_mut(packet.payload);
-        stamp(bytes, &record);
+        packet.payload = self.payloads.make_unique(packet.payload);
+        stamp(self.payloads.get_mut(packet.payload).0, &record);
+        packet
     }
 }
 
