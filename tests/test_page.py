@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -132,6 +133,66 @@ def test_the_page_loads_nothing_and_runs_nothing_but_its_own(daemon: Daemon) -> 
         assert outside not in page.replace("http://www.w3.org/2000/svg", ""), outside
 
 
+#: Two switches and a host at one of them.
+FABRIC = """secret = "0123456789abcdef"
+controller = "top"
+network = "127.77.98.0"
+port = {port}
+[graph]
+hosts = ["here"]
+switches = ["leaf", "top"]
+links = [["here", "leaf"], ["leaf", "top"]]
+[addresses]
+here = "127.0.0.1"
+"""
+
+
+def test_a_fabric_s_switch_shows_its_neighbours_and_which_are_silent(window: Browser, tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    file = tmp_path / "fabric.toml"
+    file.write_text(FABRIC.format(port=port))
+    switches = {name: Daemon("--fabric", str(file), "--node", name, listen=None) for name in ("leaf", "top")}
+    drawn = "[...document.querySelectorAll('svg.net text')].map((text) => text.textContent)"
+    try:
+        window.open(f"http://{switches['leaf'].address}/")
+        window.await_text("jobs, ")
+        names = window.evaluate(drawn)[::2]
+        assert names[0] == "leaf"
+        assert sorted(names[1:]) == ["here", "top"]
+        switches["top"].kill()
+        for _ in range(600):
+            if window.evaluate("document.querySelectorAll('svg.net g.down').length") == 1:
+                break
+            time.sleep(0.1)
+        assert "top" in window.evaluate("document.querySelector('svg.net g.down').textContent")
+        assert window.faults == []
+    finally:
+        for daemon in switches.values():
+            daemon.stop() if daemon.process.poll() is None else None
+
+
+def test_a_rack_s_switch_and_its_parent_show_each_other(window: Browser, job: str) -> None:
+    top = Daemon()
+    leaf = Daemon("--parent", top.address)
+    try:
+        with rank.connect(0, 1, leaf.address, job):
+            program.await_job(top, job, lambda entry: entry["state"] == "running")
+            for one, other in ((top, leaf), (leaf, top)):
+                window.open(f"http://{one.address}/")
+                window.await_text(job)
+                pictured = "document.querySelector('svg.net').textContent"
+                assert other.address in window.evaluate(pictured)
+            tree = program.run("status", "--switch", leaf.address, "--tree")
+            assert tree.stdout.startswith(f"switch {top.address}: 1 job"), tree.stdout
+            assert f"└─ switch {leaf.address}: 1 job" in tree.stdout
+            assert tree.stdout.rstrip().endswith(f"{job}: ranks 0")
+    finally:
+        leaf.stop()
+        top.stop()
+
+
 EVIL = '<img src=x onerror="document.title=\'owned\'"><script>document.title="owned"</script>'
 
 
@@ -139,9 +200,7 @@ class Liar(BaseHTTPRequestHandler):
     """A switch that has heard names which no switch takes: it serves the page of a real one, and lies."""
 
     page = b""
-    status: ClassVar[dict[str, Any]] = {}
-    history: ClassVar[dict[str, Any]] = {}
-    ended: ClassVar[dict[str, Any]] = {}
+    observed: ClassVar[dict[str, Any]] = {}
 
     def do_GET(self) -> None:
         """Answer."""
@@ -149,8 +208,7 @@ class Liar(BaseHTTPRequestHandler):
             # Without the policy: what holds then holds by the page alone.
             self._say("text/html; charset=utf-8", self.page)
         else:
-            answer = {"/status": self.status, "/ended": self.ended}.get(self.path, self.history)
-            self._say("application/json", json.dumps(answer).encode())
+            self._say("text/event-stream", f"data: {json.dumps(self.observed)}\n\n".encode())
 
     def _say(self, kind: str, body: bytes) -> None:
         self.send_response(200)
@@ -176,8 +234,8 @@ def test_names_that_are_html_stay_text(window: Browser, daemon: Daemon, job: str
     status["jobs"] = [entry]
     status["switch"]["version"] = status["switch"]["listen"] = EVIL
     over = {"protocol": EVIL, "world_size": 1, "ended_s_ago": 1.0, "lasted_s": 1.0, "goodput_bytes": 1}
-    Liar.status, Liar.history = status, history
-    Liar.ended = {"ended": [over | {"name": EVIL, "client": EVIL, "end": EVIL, "why": EVIL}]}
+    ended = [over | {"name": EVIL, "client": EVIL, "end": EVIL, "why": EVIL}]
+    Liar.observed = {"status": status, "history": history, "ended": ended}
     with ThreadingHTTPServer(("127.0.0.1", 0), Liar) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         window.open(f"http://127.0.0.1:{server.server_address[1]}/")

@@ -10,6 +10,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed; `make test-torch`
 
 import torch_rank_compress
 from conftest import Ranks
+from torch_rank_hosts import on_hosts
 from tributary.torch import Options
 from tributary.torch.compress import with_codes
 from tributary.torch.options import AT_HOSTS, AT_SWITCH
@@ -51,6 +52,21 @@ def test_what_codes_lose_arrives_later(ranks: Ranks, meet: str, bits: int, optio
     for with_feedback, without in ranks(torch_rank_compress.feeds_back, 3, meet, bits, options):
         # What is left over after all steps is less than a code, and is divided by 200.
         assert with_feedback < without / times
+
+
+@pytest.mark.parametrize(
+    ("bits", "options", "times"), [(8, "numbers=int8,down=16", 10), (4, "numbers=thc4", 1.5)], ids=["8 bits", "4 bits"]
+)
+def test_ranks_of_a_host_sum_before_their_sum_is_compressed(
+    ranks: Ranks, meet: str, bits: int, options: str, times: float
+) -> None:
+    hosts = [0, 0, 1, 1]
+    answers = ranks(on_hosts, 4, hosts, torch_rank_compress.spans_hosts, meet, bits, options)
+    # One rank a host has packets, and all have the same bits.
+    assert [has_packets for *_, has_packets in answers] == [True, False, True, False]
+    for with_feedback, without, seen, _ in answers:
+        assert with_feedback < without / times
+        assert seen == answers[0][2]
 
 
 @pytest.mark.parametrize("protocol", [AT_SWITCH, AT_HOSTS])

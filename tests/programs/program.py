@@ -77,9 +77,9 @@ def sentence(result: subprocess.CompletedProcess[str], code: int = 1) -> str:
 class Daemon:
     """A switch daemon."""
 
-    def __init__(self, *flags: str, listen: str = "127.0.0.1:0") -> None:
-        """Start it and wait until it is ready."""
-        self.process = start("switch", "--listen", listen, "--json", *flags)
+    def __init__(self, *flags: str, listen: str | None = "127.0.0.1:0") -> None:
+        """Start it and wait until it is ready; in a fabric, which says where it listens, without ``listen``."""
+        self.process = start("switch", *(["--listen", listen] if listen else []), "--json", *flags)
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line.startswith("{"):

@@ -172,3 +172,25 @@ def shards(rank: int, size: int, meet: str, protocol: str, bits: int, codes: str
             dist.all_reduce(total)
             ends.append(total.item() / size)
     return ends[0], ends[1]
+
+
+def spans_hosts(rank: int, size: int, meet: str, bits: int, options: str) -> tuple[float, float, list[str], bool]:
+    """Average the same gradients on hosts with several ranks; the errors as above, bits, and who has packets."""
+    with default_group(rank, size, meet, local="on"):
+        codes = dist.new_group(backend="tributary", pg_options=Options(options=options))
+        errors, seen = [], []
+        for error_feedback in (True, False):
+            torch.manual_seed(1)
+            layer = nn.Linear(40, 8, bias=False)
+            model = DistributedDataParallel(layer)
+            model.register_comm_hook(Compress(model, bits, codes, error_feedback), compress_hook)
+            inputs, total = torch.randn(size, 40), torch.zeros(8, 40)
+            for _ in range(100):
+                model.zero_grad()
+                model(inputs[rank]).sum().backward()
+                assert layer.weight.grad is not None
+                total += layer.weight.grad
+            errors.append((total / 100 - inputs.mean(0)).abs().max().item())
+            seen.append(digest(total))
+        assert tributary.torch.stats(codes).codes
+        return errors[0], errors[1], seen, tributary.torch.stats(codes).packets is not None

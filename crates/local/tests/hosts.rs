@@ -8,7 +8,7 @@ use tributary_local::hosts::{Hosts, HostsError, HostsGroup, Network, OnFailure};
 use tributary_local::{Description, Group, Kind, Lent, LocalError, Operands, Pending};
 use tributary_numeric::{DType, ReduceOp, native};
 
-use crate::ranks::{PATIENCE, bits, expected, join, lent, name};
+use crate::ranks::{PATIENCE, bits, copy, expected, join, lent, name};
 
 /// The memory of the leaders, as their network, in which results come late at some hosts.
 struct Between(Group, Duration);
@@ -17,8 +17,18 @@ impl Network for Between {
     type Error = LocalError;
     type Pending = Pending;
 
-    fn start(&self, description: &Description, memory: Lent, timeout: Duration) -> Result<Pending, LocalError> {
+    /// Every host loses what it brings.
+    fn start(
+        &self,
+        description: &Description,
+        memory: Lent,
+        loss: Lent,
+        timeout: Duration,
+    ) -> Result<Pending, LocalError> {
         let host = self.0.rank();
+        if !loss.is_empty() {
+            copy(memory, loss);
+        }
         let (input, output, kept) = match description.kind {
             Kind::Broadcast { root } if usize::from(root) == host => (memory, Lent::NONE, 0..0),
             Kind::Broadcast { .. } => (Lent::NONE, memory, 0..0),
@@ -78,7 +88,7 @@ fn run(
     input: Lent,
     output: Lent,
 ) -> Result<(), HostsError<LocalError>> {
-    group.submit(operation, input, output, PATIENCE).unwrap().wait(PATIENCE).expect("it ends")
+    group.submit(operation, input, output, Lent::NONE, PATIENCE).unwrap().wait(PATIENCE).expect("it ends")
 }
 
 /// The vectors of the ranks, each host's ranks combined first, then the hosts.
@@ -187,7 +197,7 @@ fn operations_in_flight_keep_their_order() {
             [1_500_000, 3, 0, 40_000, 1].map(|elements| [rank as u8 + 1, 0, 0, 0].repeat(elements)).into();
         let started = all.iter_mut().map(|own| {
             let (elements, memory) = (own.len() / 4, lent(own));
-            group.submit(sum(elements), memory, memory, PATIENCE).unwrap()
+            group.submit(sum(elements), memory, memory, Lent::NONE, PATIENCE).unwrap()
         });
         for pending in started.collect::<Vec<_>>() {
             pending.wait(PATIENCE).expect("it ends").unwrap();
@@ -275,9 +285,9 @@ fn what_all_ranks_have_started_ends_well_though_the_next_operation_fails() {
         let sum = |elements| Description { kind: Kind::AllReduce, dtype: DType::I32, op: ReduceOp::Sum, elements };
         let (mut first, mut second) = ([rank as u8, 0, 0, 0].repeat(8), vec![0; 36]);
         let (memory, next) = (lent(&mut first), lent(&mut second));
-        let pending = group.submit(sum(8), memory, memory, PATIENCE).unwrap();
+        let pending = group.submit(sum(8), memory, memory, Lent::NONE, PATIENCE).unwrap();
         let elements = if rank == 1 { 8 } else { 9 };
-        let failing = group.submit(sum(elements), next, next, PATIENCE).unwrap();
+        let failing = group.submit(sum(elements), next, next, Lent::NONE, PATIENCE).unwrap();
         pending.wait(PATIENCE).expect("it ends").unwrap();
         assert!(first.chunks(4).all(|element| element == [6, 0, 0, 0]), "rank {rank}");
         failing.wait(PATIENCE).expect("it ends").unwrap_err();
@@ -295,10 +305,25 @@ fn what_is_under_way_ends_when_the_group_is_closed() {
             gate.wait();
             return;
         }
-        let pending = group.submit(sum, memory, memory, PATIENCE).unwrap();
+        let pending = group.submit(sum, memory, memory, Lent::NONE, PATIENCE).unwrap();
         gate.wait();
         group.close();
         assert!(pending.is_done());
         pending.wait(PATIENCE).expect("it has ended").unwrap_err();
+    });
+}
+
+/// What is lost between hosts is of a host's sum, and its leader gets that, in as many fragments as it takes.
+#[test]
+fn a_leader_gets_what_its_hosts_sum_has_lost() {
+    together(&PAIRS, |rank, group| {
+        let elements = 1_200_000;
+        let sum = Description { kind: Kind::AllReduce, dtype: DType::I32, op: ReduceOp::Sum, elements };
+        let (mut own, mut lost) = ([rank as u8 + 1, 0, 0, 0].repeat(elements), vec![0; 4 * elements]);
+        let (memory, loss) = (lent(&mut own), lent(&mut lost));
+        group.submit(sum, memory, memory, loss, PATIENCE).unwrap().wait(PATIENCE).expect("it ends").unwrap();
+        let of_host = [3, 0, 7, 0][usize::from(rank)];
+        assert!(lost.chunks(4).all(|element| element == [of_host, 0, 0, 0]), "rank {rank}");
+        assert!(own.chunks(4).all(|element| element == [10, 0, 0, 0]), "rank {rank}");
     });
 }

@@ -80,3 +80,13 @@ pub fn lent(bytes: &mut [u8]) -> Lent {
         Lent::new(bytes.as_mut_ptr(), bytes.len())
     }
 }
+
+/// Copies what is lent, as a network does; both are as long.
+pub fn copy(from: Lent, to: Lent) {
+    assert_eq!(from.len(), to.len());
+    // SAFETY: both are lent for as long as the network uses them, and they are memory of their own.
+    #[allow(unsafe_code)]
+    unsafe {
+        std::ptr::copy_nonoverlapping(from.address(), to.address(), from.len());
+    }
+}

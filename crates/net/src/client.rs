@@ -18,7 +18,7 @@ use tributary_control::{JobName, printable};
 use tributary_proto::contract::ids::{JobId, JobKey};
 use ureq::{Agent, RequestBuilder};
 
-pub use self::operators::{ended, history, status};
+pub use self::operators::{Events, ended, events, history, status};
 use crate::api::{
     Done, ErrorBody, GoneMembers, Jobs, JoinBody, JoinReply, LeaveBody, NO_CONTROLLER, OfferBody, OfferReply,
     RetireBody, StandingBody, SwitchJoinBody, SwitchJoinReply, SwitchLeaveBody, WatchBody, hex, version,
@@ -64,12 +64,14 @@ pub enum ClientError {
 
 /// Time for an answer that does not wait for other ranks.
 const PROMPT: Duration = Duration::from_secs(5);
-/// The time that the network may take, in addition to the time that a join may wait at the switch.
+/// The time that the network may take beside the time that a join may wait at the switch.
 const MARGIN: Duration = Duration::from_secs(5);
 /// The time for a leave or for a question about a job. Their callers should not wait long.
 const BRIEF: Duration = Duration::from_millis(1_000);
 /// Time for a watch, which the switch ends after 30 s.
 const WATCH: Duration = Duration::from_secs(35);
+
+type Answer = ureq::http::Response<ureq::Body>;
 
 /// HTTP to one switch.
 struct Client {
@@ -119,28 +121,33 @@ impl Client {
         format!("http://{}{path}", self.switch)
     }
 
-    fn read<T: DeserializeOwned>(
-        &self,
-        answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
-    ) -> Result<T, ClientError> {
-        /// The status of a thousand jobs of a thousand ranks is shorter.
-        const MAX_ANSWER: u64 = 256 << 20;
+    fn read<T: DeserializeOwned>(&self, answer: Result<Answer, ureq::Error>) -> Result<T, ClientError> {
+        let bytes = self.whole(&mut self.checked(answer)?)?;
+        serde_json::from_slice(&bytes).map_err(|_| self.not_a_switch())
+    }
+
+    /// An answer that reports success.
+    fn checked(&self, answer: Result<Answer, ureq::Error>) -> Result<Answer, ClientError> {
         let mut answer = answer.map_err(|error| self.unreachable(error))?;
         // The version is checked first, because another version may encode the rest differently.
         let theirs = answer.headers().get(version::HEADER).map(|header| header.to_str().unwrap_or_default());
         if let Some(why) = version::refuse_answer(theirs, &format!("the switch at {}", self.switch)) {
             return Err(ClientError::Unreachable(why));
         }
-        let status = answer.status();
-        let bytes = answer.body_mut().with_config().limit(MAX_ANSWER).read_to_vec();
-        let bytes = bytes.map_err(|error| self.unreachable(error))?;
-        if status.is_success() {
-            return serde_json::from_slice(&bytes).map_err(|_| self.not_a_switch());
+        if answer.status().is_success() {
+            return Ok(answer);
         }
-        match serde_json::from_slice(&bytes) {
+        match serde_json::from_slice(&self.whole(&mut answer)?) {
             Ok(ErrorBody { error, code, rank }) => Err(ClientError::Refused { error: printable(&error), code, rank }),
             Err(_) => Err(self.not_a_switch()),
         }
+    }
+
+    fn whole(&self, answer: &mut Answer) -> Result<Vec<u8>, ClientError> {
+        /// The status of a thousand jobs of a thousand ranks is shorter.
+        const MAX_ANSWER: u64 = 256 << 20;
+        let bytes = answer.body_mut().with_config().limit(MAX_ANSWER).read_to_vec();
+        bytes.map_err(|error| self.unreachable(error))
     }
 
     fn not_a_switch(&self) -> ClientError {

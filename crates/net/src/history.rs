@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use self::job::Watched;
 pub use self::job::{JobHistory, Straggler};
-use crate::status::SwitchStatus;
+use crate::status::{EndedJob, SwitchStatus};
 
 /// Seconds from one sample to the next.
 pub const SAMPLE_S: f64 = 1.0;
@@ -30,6 +30,18 @@ pub struct History {
     pub switch: SwitchHistory,
     /// The switch's jobs, as in `GET /status`.
     pub jobs: Vec<JobHistory>,
+}
+
+/// What an operator sees at one moment: an event of `GET /events`, and what `GET /status`, `/history` and `/ended` answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Overview {
+    /// The switch and its jobs.
+    pub status: SwitchStatus,
+    /// The last minutes.
+    pub history: History,
+    /// The jobs that ended in the last hour, the last one first.
+    pub ended: Vec<EndedJob>,
 }
 
 /// What a switch received and sent; lists begin with the oldest sample.

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tributary_control::Quota;
@@ -13,6 +14,8 @@ use tributary_net::rendezvous::{JoinAnswer, JoinError, JoinRequest, Rendezvous};
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::protocols;
+
+use crate::support::{ready, until};
 
 const OURS: &str = "0123456789abcdef-ours";
 const THEIRS: &str = "0123456789abcdef-theirs";
@@ -71,6 +74,24 @@ fn with_tokens_only_tenants_have_jobs_and_each_its_own() {
     let second = refusal("b", Some(OURS));
     assert!(second.contains("tenant 'ours'") && second.contains("1 jobs at a time"), "{second}");
     join(addr, "b", Some(THEIRS), None).unwrap();
+    // Who has no token is nobody's refusal.
+    for (series, value) in [
+        ("jobs{tenant=\"ours\"}", 1),
+        ("jobs{tenant=\"theirs\"}", 1),
+        ("refusals_total{tenant=\"ours\"}", 1),
+        ("refusals_total{tenant=\"theirs\"}", 1),
+    ] {
+        let metrics = get(addr, "/metrics");
+        assert!(metrics.contains(&format!("\ntributary_tenant_{series} {value}\n")), "{series}: {metrics}");
+    }
+}
+
+fn get(switch: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(switch).unwrap();
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: s\r\n\r\n").as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
 }
 
 #[test]
@@ -90,6 +111,32 @@ fn new_tokens_and_quotas_hold_for_who_joins_from_now_on() {
     assert_eq!(join(addr, "small-c", Some(THEIRS), None).unwrap().slots, 16);
     let jobs = client::status(addr).unwrap().jobs;
     assert!(jobs.iter().any(|job| job.name == "a"), "the job of a token that is gone runs on: {jobs:?}");
+}
+
+/// Jobs are formed at the controller, and a worker speaks to its leaf: both have the file of tokens.
+#[test]
+fn a_fabric_has_tenants_with_limits_too_and_reads_new_tokens() {
+    let file = |name, token| {
+        Tokens::parse(&format!("[[tenant]]\nname = \"{name}\"\ntoken = \"{token}\"\nmax_jobs = 1\n")).unwrap()
+    };
+    let fabric = crate::fabric::fabric(61, "0123456789abcdef");
+    let options = |name: &str, tokens: Tokens| {
+        let node = fabric.node_named(name).unwrap();
+        SwitchOptions { tokens: Some(tokens), ..SwitchOptions::in_fabric(Arc::clone(&fabric), node) }
+    };
+    let [leaf, top] = ["leaf", "top"].map(|name| RunningSwitch::start(&options(name, file("ours", OURS))).unwrap());
+    until(&leaf, "a greeting", ready);
+    let join = |job, token| join_speaking(crate::fabric::dynamic(), leaf.listen_addr(), job, token, None);
+    let refusal = |job, token| join(job, token).unwrap_err().to_string();
+    assert!(refusal("a", None).contains("set TRIBUTARY_TOKEN"));
+    assert!(refusal("a", Some(THEIRS)).contains("is not one of this switch's"));
+    join("a", Some(OURS)).unwrap();
+    assert!(refusal("b", Some(OURS)).contains("1 jobs at a time"));
+    for (switch, name) in [(&leaf, "leaf"), (&top, "top")] {
+        switch.reload(&options(name, file("theirs", THEIRS)));
+    }
+    assert!(refusal("b", Some(OURS)).contains("is not one of this switch's"));
+    join("b", Some(THEIRS)).unwrap();
 }
 
 #[test]

@@ -16,8 +16,13 @@ use tributary_numeric::ReduceOp;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::protocols;
 
+/// A protocol whose trees are found packet by packet.
+pub(crate) fn dynamic() -> &'static Protocol {
+    protocols::named("canary").unwrap()
+}
+
 /// A leaf with the host, and the controller above it. `number` keeps tests that run at the same time apart.
-fn fabric(number: u8, secret: &str) -> Arc<FabricLayout> {
+pub(crate) fn fabric(number: u8, secret: &str) -> Arc<FabricLayout> {
     fabric_with(number, secret, "")
 }
 
@@ -48,7 +53,7 @@ fn a_job_that_joins_at_a_leaf_is_formed_at_the_controller_installed_everywhere_a
     let fabric = fabric(0, "0123456789abcdef");
     let (leaf, top) = (start(&fabric, "leaf"), start(&fabric, "top"));
     until(&leaf, "a greeting", ready);
-    let group = Group::connect(&options(&leaf, protocols::named("canary").unwrap())).unwrap();
+    let group = Group::connect(&options(&leaf, dynamic())).unwrap();
     let mut data: Vec<i32> = (0..10_000).collect();
     group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
     assert!(data.iter().copied().eq(0..10_000));
@@ -158,7 +163,7 @@ fn a_leaf_that_is_started_again_gets_the_running_job_again() {
     let fabric = fabric(1, "0123456789abcdef");
     let (leaf, top) = (start(&fabric, "leaf"), start(&fabric, "top"));
     until(&leaf, "a greeting", ready);
-    let group = Group::connect(&options(&leaf, protocols::named("canary").unwrap())).unwrap();
+    let group = Group::connect(&options(&leaf, dynamic())).unwrap();
     leaf.stop();
     let leaf = start(&fabric, "leaf");
     until(&leaf, "the job", |status| ready(status) && status.jobs.len() == 1);
@@ -175,7 +180,7 @@ fn a_controller_that_is_started_again_finds_the_running_job_and_forms_new_ones()
     let fabric = fabric(4, "0123456789abcdef");
     let (leaf, top) = (start(&fabric, "leaf"), start(&fabric, "top"));
     until(&leaf, "a greeting", ready);
-    let group = Group::connect(&options(&leaf, protocols::named("canary").unwrap())).unwrap();
+    let group = Group::connect(&options(&leaf, dynamic())).unwrap();
     top.stop();
     let mut data = vec![3i32; 1_000];
     group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
@@ -189,7 +194,7 @@ fn a_controller_that_is_started_again_finds_the_running_job_and_forms_new_ones()
     assert_eq!(data, [3; 1_000]);
     group.close();
     until(&leaf, "the removal", |status| status.jobs.is_empty());
-    let next = Group::connect(&options(&leaf, protocols::named("canary").unwrap())).unwrap();
+    let next = Group::connect(&options(&leaf, dynamic())).unwrap();
     assert_eq!(client::status(leaf.listen_addr()).unwrap().jobs[0].id, Some(2), "ids do not come back soon");
     drop(next);
 }
@@ -319,7 +324,7 @@ fn a_switch_with_another_secret_does_not_belong_to_the_fabric() {
     let ours = fabric(2, "0123456789abcdef");
     let theirs = Arc::new(FabricLayout { secret: "fedcba9876543210".into(), ..FabricLayout::clone(&ours) });
     let (leaf, top) = (start(&theirs, "leaf"), start(&ours, "top"));
-    let error = Group::connect(&options(&leaf, protocols::named("canary").unwrap())).map(drop).unwrap_err().to_string();
+    let error = Group::connect(&options(&leaf, dynamic())).map(drop).unwrap_err().to_string();
     assert!(error.contains("the secret is not this fabric's"), "{error}");
     let seen = |switch: &RunningSwitch| client::status(switch.listen_addr()).unwrap().switch;
     until(&top, "a greeting under the wrong key", |status| status.switch.rejected_packets.contains_key("wrong_key"));
@@ -331,7 +336,7 @@ fn without_its_controller_a_fabric_says_so_and_protocols_go_where_they_belong() 
     let fabric = fabric(3, "0123456789abcdef");
     let leaf = start(&fabric, "leaf");
     let refusal = |options: &ConnectOptions| Group::connect(options).map(drop).unwrap_err().to_string();
-    let error = refusal(&options(&leaf, protocols::named("canary").unwrap()));
+    let error = refusal(&options(&leaf, dynamic()));
     assert!(error.contains("switch top, where this fabric's jobs are formed, cannot be asked"), "{error}");
     let _top = start(&fabric, "top");
     let error = refusal(&options(&leaf, protocols::named("ring").unwrap()));
@@ -345,6 +350,29 @@ fn without_its_controller_a_fabric_says_so_and_protocols_go_where_they_belong() 
     assert!(refusal(&trees("switchml", 65)).contains("a job has 1 to 64 trees, not 65"));
     let error = refusal(&ConnectOptions { switch: switch.clone(), ..trees("switchml", 2) });
     assert!(error.contains("trees = 2: one switch is one tree"), "{error}");
-    let alone = ConnectOptions { switch, ..options(&leaf, protocols::named("canary").unwrap()) };
+    let alone = ConnectOptions { switch, ..options(&leaf, dynamic()) };
     Group::connect(&alone).map(Group::close).expect("one switch is a fabric of one");
+}
+
+/// An operator stops the controller, at which the jobs of the whole fabric are formed.
+#[test]
+fn ranks_of_a_fabric_are_notified_that_its_controller_stops() {
+    let fabric = fabric(60, "0123456789abcdef");
+    let (leaf, top) = (start(&fabric, "leaf"), start(&fabric, "top"));
+    until(&leaf, "a greeting", ready);
+    let group = Group::connect(&options(&leaf, dynamic())).unwrap();
+    let sum = || group.allreduce_in_place(&mut [1i32; 1_000], ReduceOp::Sum, PATIENCE);
+    sum().unwrap();
+    thread::scope(|scope| {
+        let start = Instant::now();
+        let failure = move || {
+            let mut sums = std::iter::repeat_with(sum).take_while(|_| start.elapsed() < PATIENCE);
+            sums.find_map(Result::err).expect("an error in time").to_string()
+        };
+        let sums = scope.spawn(failure);
+        top.announce_stop().unwrap();
+        top.stop();
+        let error = sums.join().unwrap();
+        assert!(error.contains("is stopping"), "{error}");
+    });
 }

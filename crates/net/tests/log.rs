@@ -168,6 +168,8 @@ fn tokens_right_and_wrong_stay_out_of_the_log_and_whoever_shows_one_is_in_it() {
     assert!(post(switch.listen_addr(), "/jobs/guarded/join", right).contains("bad_request"));
     assert!(post(switch.listen_addr(), "/servers/watch", wrong).contains("wrong_token"));
     eventually("the refusals", || lines("join refused", "guarded").len() == 2);
+    let by_tenant = lines("join refused", "guarded").iter().filter(|line| line.contains("client=tenant 'us'")).count();
+    assert_eq!(by_tenant, 1, "the other showed a wrong token: {:?}", lines("join refused", "guarded"));
     let log = log();
     assert!(log.contains("request refused") && log.contains("wrong_token"), "{log}");
     assert!(!log.contains(right) && !log.contains(wrong), "{log}");

@@ -9,6 +9,7 @@ use crate::support::{PATIENCE, connect_options, last_ended};
 use tributary_control::config::Tokens;
 use tributary_net::client;
 use tributary_net::group::Group;
+use tributary_net::history::Overview;
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_numeric::ReduceOp;
 use tributary_proto::contract::protocol::Protocol;
@@ -124,4 +125,25 @@ fn a_cordoned_switch_and_one_that_has_banned_a_client_say_so_and_running_jobs_go
         assert_eq!(act(addr, end, body, Some(TOKEN)).0, 200);
         join().unwrap().close();
     }
+}
+
+/// What `tributary top` and the page follow: at once, then after each sample, and until the switch stops.
+#[test]
+fn who_follows_a_switch_sees_its_jobs_come_and_go_and_its_end() {
+    let switch = start();
+    let mut events = client::events(switch.http_addr().unwrap()).unwrap();
+    let first = events.next().unwrap().unwrap();
+    assert!(first.status.jobs.is_empty() && first.ended.is_empty(), "{first:?}");
+    let groups = pair(&switch, "a");
+    let start = Instant::now();
+    let mut until = |what: &str, seen: &dyn Fn(&Overview) -> bool| {
+        let mut unseen = events.by_ref().take_while(|event| !seen(event.as_ref().unwrap()));
+        assert!(unseen.all(|_| start.elapsed() < PATIENCE), "never: {what}");
+    };
+    until("a job", &|event| event.status.jobs.iter().any(|job| job.name == "a"));
+    until("its history", &|event| event.history.jobs.iter().any(|job| job.name == "a"));
+    groups.into_iter().for_each(Group::close);
+    until("its end", &|event| event.ended.iter().any(|job| job.name == "a"));
+    drop(switch);
+    assert!(events.find(Result::is_err).is_none(), "the answer ends in good order");
 }

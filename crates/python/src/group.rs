@@ -303,13 +303,15 @@ impl Group {
         &self,
         description: &Description,
         memory: Lent,
+        loss: Lent,
         timeout: Duration,
     ) -> Option<Result<Collective, GroupError>> {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let group = inner.group.as_ref()?;
         let &Description { kind, dtype, op, elements } = description;
         let data = memory.address();
-        let submission = submission(data, data, elements, dtype, op, timeout);
+        let loss = if loss.is_empty() { std::ptr::null_mut() } else { loss.address() };
+        let submission = Submission { loss, ..submission(data, data, elements, dtype, op, timeout) };
         // SAFETY: who lends the memory keeps it until the collective has ended, and nothing else uses it meanwhile.
         Some(unsafe {
             match kind {

@@ -40,10 +40,16 @@ impl Network for AtSwitches {
     type Error = BetweenError;
     type Pending = Transfer;
 
-    fn start(&self, description: &Description, memory: Lent, timeout: Duration) -> Result<Transfer, BetweenError> {
+    fn start(
+        &self,
+        description: &Description,
+        memory: Lent,
+        loss: Lent,
+        timeout: Duration,
+    ) -> Result<Transfer, BetweenError> {
         // All leaders start the same ones in the same order, so they choose alike.
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.workers.len();
-        let started = self.workers[turn].get().start_in_place(description, memory, timeout);
+        let started = self.workers[turn].get().start_in_place(description, memory, loss, timeout);
         started.ok_or(BetweenError::Closed)?.map_err(BetweenError::Group)
     }
 
@@ -164,13 +170,14 @@ impl Spanning {
         operation: Description,
         input: Lent,
         output: Lent,
+        loss: Lent,
         timeout: Duration,
     ) -> Result<OfHosts, LocalError> {
         let ranks = usize::from(self.group.hosts().ranks());
         if operation.kind == Kind::ReduceScatter && !operation.elements.is_multiple_of(ranks) {
             return Err(LocalError::Invalid(format!("{operation} of {ranks} ranks has no shards of one length")));
         }
-        let pending = self.group.submit(operation, input, output, timeout)?;
+        let pending = self.group.submit(operation, input, output, loss, timeout)?;
         Ok(OfHosts { pending, reports: Arc::clone(&self.reports) })
     }
 

@@ -38,7 +38,7 @@ enum Members {
 pub struct LocalPending {
     collective: Collective,
     /// Kept alive, and never used.
-    _owners: [Py<PyAny>; 2],
+    _owners: [Py<PyAny>; 3],
 }
 
 /// A collective of either.
@@ -98,8 +98,9 @@ impl LocalGroup {
     }
 
     /// Starts an all-reduce; with a root it is a reduce. The output has the elements `kept` of the result, from the first
-    /// to before the second, or all of them.
-    #[pyo3(signature = (input, output, dtype, op, timeout, kept=None, root=None))]
+    /// to before the second, or all of them. What codes lose of a host's sum on its way to other hosts is written to `loss`,
+    /// if that is given, on the host's leader.
+    #[pyo3(signature = (input, output, dtype, op, timeout, kept=None, root=None, loss=None))]
     #[allow(clippy::too_many_arguments)] // They are Python's arguments.
     fn all_reduce(
         &self,
@@ -111,12 +112,16 @@ impl LocalGroup {
         timeout: f64,
         kept: Option<(usize, usize)>,
         root: Option<u16>,
+        loss: Option<Buffer>,
     ) -> PyResult<Py<LocalPending>> {
         let (dtype, op) = (dtype_named(dtype)?, op_named(op)?);
         let elements = input.elements(dtype)?;
         let kept = within(kept, elements)?;
+        if loss.as_ref().is_some_and(|loss| loss.bytes != input.bytes) {
+            return Err(PyValueError::new_err("a loss has as many elements as the input and the result"));
+        }
         let kind = root.map_or(Kind::AllReduce, |root| Kind::Reduce { root });
-        self.start(py, Description { kind, dtype, op, elements }, (input, Some(output)), kept, timeout)
+        self.start(py, Description { kind, dtype, op, elements }, (input, Some(output), loss), kept, timeout)
     }
 
     /// Starts a broadcast of a rank's memory to all ranks, in place.
@@ -128,7 +133,7 @@ impl LocalGroup {
             (true, false) => (data, None),
             (false, _) => (Buffer::nothing(py), Some(data)),
         };
-        self.start(py, description, (input, output), 0..0, timeout)
+        self.start(py, description, (input, output, None), 0..0, timeout)
     }
 
     /// Starts a reduce-scatter: the output is this rank's shard of the result. The range is the whole input, as there is
@@ -150,7 +155,7 @@ impl LocalGroup {
         is_whole(range, elements)?;
         let first = self.rank() * shard;
         let description = Description { kind: Kind::ReduceScatter, dtype, op, elements };
-        self.start(py, description, (input, Some(output)), first..first + shard, timeout)
+        self.start(py, description, (input, Some(output), None), first..first + shard, timeout)
     }
 
     /// Starts an all-gather in place: the memory has the shards of all ranks, and this rank's is filled in.
@@ -165,7 +170,7 @@ impl LocalGroup {
     ) -> PyResult<Py<LocalPending>> {
         is_whole(range, data.bytes)?;
         let input = data.fragment(py, self.rank() * shard, shard)?;
-        self.start(py, bytes(Kind::AllGather, shard), (input, Some(data)), 0..0, timeout)
+        self.start(py, bytes(Kind::AllGather, shard), (input, Some(data), None), 0..0, timeout)
     }
 
     /// Lets the group's own thread go on with what nobody waits for.
@@ -233,7 +238,7 @@ impl LocalGroup {
         &self,
         py: Python<'_>,
         description: Description,
-        (input, output): (Buffer, Option<Buffer>),
+        (input, output, loss): (Buffer, Option<Buffer>, Option<Buffer>),
         kept: std::ops::Range<usize>,
         timeout: f64,
     ) -> PyResult<Py<LocalPending>> {
@@ -245,12 +250,12 @@ impl LocalGroup {
         // package makes sure that the output is the same memory as those elements of the input or does not overlap it, and
         // Python code leaves both alone until then.
         #[allow(unsafe_code)]
-        let (from, to) = unsafe {
-            let to = match &output {
-                Some(output) => Lent::new(output.target()?, output.bytes),
-                None => Lent::NONE,
+        let (from, to, lost) = unsafe {
+            let written = |buffer: &Option<Buffer>| match buffer {
+                Some(buffer) => Ok::<_, PyErr>(Lent::new(buffer.target()?, buffer.bytes)),
+                None => Ok(Lent::NONE),
             };
-            (Lent::new(input.source().cast_mut(), input.bytes), to)
+            (Lent::new(input.source().cast_mut(), input.bytes), written(&output)?, written(&loss)?)
         };
         let timeout = errors::seconds(timeout)?;
         let collective = match &*self.members {
@@ -260,10 +265,11 @@ impl LocalGroup {
             Members::OnHosts(_) if description.kind == Kind::AllReduce && kept != (0..description.elements) => {
                 return Err(PyValueError::new_err("ranks of several hosts get whole results, or a shard each"));
             }
-            Members::OnHosts(group) => group.submit(description, from, to, timeout).map(Collective::OnHosts),
+            Members::OnHosts(group) => group.submit(description, from, to, lost, timeout).map(Collective::OnHosts),
         };
         let collective = collective.map_err(|error| of_local(py, &error))?;
-        let owners = [input.owner, output.map_or_else(|| py.None(), |output| output.owner)];
+        let [output, loss] = [output, loss].map(|buffer| buffer.map_or_else(|| py.None(), |buffer| buffer.owner));
+        let owners = [input.owner, output, loss];
         let pending = Py::new(py, LocalPending { collective, _owners: owners })?;
         let mut all = self.lock();
         let ended: Vec<_> = all.extract_if(.., |pending| pending.get().is_done()).collect();

@@ -55,7 +55,8 @@ const SECTIONS: [(&str, &str, &[&str]); 17] = [
 ];
 
 /// Sections that docs/experiment.toml explains, and the page does not.
-const IN_THE_FILE: [(&str, &str, &[&str]); 3] = [
+const IN_THE_FILE: [(&str, &str, &[&str]); 4] = [
+    ("[hosts]", "[hosts]", &["hosts"]),
     ("[[step]]", STEP, &["step", "0"]),
     ("[[step.layer]]", STEP, &["step", "0", "layer", "0"]),
     ("[[step.node]]", NODE, &["step", "0", "node", "0"]),

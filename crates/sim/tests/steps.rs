@@ -249,3 +249,43 @@ fn impossible_steps_are_refused_with_a_sentence() {
         assert!(!refused.contains('\n'), "{refused}");
     }
 }
+
+/// Four ranks with one collective of 4 MB over the host path, at 10 Gbit/s: the step's seconds.
+fn over_the_host_path(collective: &str) -> f64 {
+    let node = format!("[[step.node]]\nname = 'it'\ncollective = '{collective}'\nbytes = '4 MB'\n");
+    let step = format!("[[step]]\nkind = 'graph'\nprotocol = '{}'\nhosts = 'all'\nhost_path = true\n", in_network());
+    let report = report(&format!("{STAR}{step}{node}"));
+    assert!(report.jobs.is_empty(), "no protocol sums: {report}");
+    report.steps[0].seconds.unwrap()
+}
+
+#[test]
+fn sums_over_the_host_path_take_their_rounds() {
+    // A megabyte takes 0.8 ms in a round; headers, acknowledgements and each round's first packets come on top.
+    for (collective, rounds) in [("all_reduce", 6.0), ("reduce_scatter", 3.0), ("all_gather", 3.0)] {
+        let (seconds, least) = (over_the_host_path(collective), rounds * 0.8e-3);
+        assert!((least..1.2 * least).contains(&seconds), "{collective}: {seconds} s of {least}");
+    }
+}
+
+#[test]
+fn packets_that_cost_processors_more_than_links_take_as_long_as_the_processors_need() {
+    let layer = "[[step.layer]]\nparameters = 100_000\nforward = '1 us'\nbackward = '2 us'";
+    let of = |hosts: &str, threads: u16| {
+        let text = format!("{STAR}{hosts}\n{}", ddp(in_network(), layer));
+        let report =
+            run_on_threads(&Config::parse(&text).unwrap(), threads, &mut |_| ControlFlow::Continue(())).unwrap();
+        assert_eq!(report.failure(), None, "{report}");
+        report.steps[0].seconds.unwrap()
+    };
+    // Each host sends and receives 391 packets of 1,024 bytes and headers; what comes last costs nobody time.
+    let packets = 2.0 * 391.0;
+    let free = of("", 1);
+    for (costs, each) in [("per_packet = '10 us'", 10e-6), ("per_byte = '10 ns'", 10e-9 * 1_024.0)] {
+        let slow = of(&format!("hosts = {{ {costs} }}"), 1);
+        assert!((0.99..1.3).contains(&(slow / (packets * each))), "{costs}: {slow} s instead of {free}");
+        assert_eq!(slow.to_bits(), of(&format!("hosts = {{ {costs} }}"), 3).to_bits(), "{costs}");
+    }
+    let cheap = of("hosts = { per_packet = '10 ns' }", 1);
+    assert!((cheap / free - 1.0).abs() < 0.02, "links are the limit: {cheap} s and {free}");
+}

@@ -209,6 +209,11 @@ class TributaryBackend(Reductions, Gathers, HostOnly):
         """What floats are summed as in the network, if that is codes."""
         return self._present("codes").chosen.codes
 
+    @property
+    def ranks_of_a_sum(self) -> int:
+        """How many ranks a member of the job in the network brings the sum of: those of a host, or one."""
+        return self._present("ranks of a sum").ranks_of_a_sum
+
     # The end.
 
     def stats(self) -> Stats:

@@ -50,9 +50,11 @@ class Compress:
         if not self.error_feedback:
             return None
         parameters, gradients = bucket.parameters(), bucket.gradients()
+        # A host's first rank knows what its host's average has lost, and is one of several that are averaged again.
+        ranks = backend_of(self.group).ranks_of_a_sum
         for parameter, gradient in zip(parameters, gradients, strict=True):
             if parameter in self._lost:
-                gradient.add_(self._lost[parameter].to(gradient.device))
+                gradient.add_(self._lost[parameter].to(gradient.device), alpha=ranks)
         loss = self._memory_of(bucket.index(), parameters, bucket.buffer())
         start = bucket.buffer().storage_offset()
         for parameter, gradient in zip(parameters, gradients, strict=True):

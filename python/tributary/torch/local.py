@@ -65,7 +65,9 @@ def why_separate(hosts: list[int], given: Options) -> str | None:
         return f"the hosts have different numbers of ranks, {ranks[0]} to {ranks[-1]}: each rank sends its own tensors"
     if given.protocol != AUTO:
         return f"TRIBUTARY_PROTOCOL={given.protocol} is about sums in the network"
-    if given.options:
+    # Codes are what travels between hosts; whatever else is chosen is about the sums of all ranks.
+    is_between_hosts = len(ranks) > 1 and given.codes is not None and set(given.protocol_options) <= {"numbers", "down"}
+    if given.options and not is_between_hosts:
         return f"TRIBUTARY_OPTIONS={given.options} are about sums in the network"
     return None
 

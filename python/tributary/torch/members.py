@@ -78,7 +78,10 @@ class Members:
         try:
             self._store = dist.PrefixStore(self._rendezvous.meeting.nonce, store)
             memory = self._share_memory("")
-            self.chosen = self._choose(is_of_hosts=isinstance(memory, HostMemory))
+            is_of_hosts = isinstance(memory, HostMemory)
+            self.chosen = self._choose(is_of_hosts=is_of_hosts)
+            #: How many ranks a member of the job in the network brings the sum of: those of a host, or one.
+            self.ranks_of_a_sum = size // len(set(self._rendezvous.meeting.hosts)) if is_of_hosts else 1
             #: The lane of operations that the program itself starts.
             self.main = self._meet("", self._store, f"of group {name}", memory)
         except BaseException:

@@ -62,7 +62,7 @@ class Network(ABC):
             output = memory(target, skipped, skipped + last - first)
             here = (first - start, last - start)
             arguments = [memory(source, start, end), output, dtype, op, timeout, here, root]
-            if loss is not None and not self.is_local and not self.is_of_hosts:
+            if loss is not None and not self.is_local:
                 arguments.append(memory(loss, start, end))
             pending.append(core.all_reduce(*arguments))
         return pending

@@ -1,5 +1,6 @@
 //! `tributary status`: the state of a switch and its jobs.
 
+pub mod levels;
 pub mod trees;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ const EXAMPLES: &str = "\
 Examples:
   tributary status --switch 10.0.0.1
   tributary status --switch 10.0.0.1 --ended
+  tributary status --switch 10.0.0.1 --tree      racks and the switch above, from any of them
   watch tributary status --switch 10.0.0.1
   tributary status --switch 10.0.0.1 --json | jq '.jobs[] | {name, state, missing, waiting_for}'
 
@@ -37,6 +39,9 @@ pub struct Args {
     /// Show the jobs that ended in the last hour instead: whose they were, how they ended, and why
     #[arg(long)]
     pub ended: bool,
+    /// Show the whole tree of switches that this one belongs to (--parent), each with what it sums and the ranks below it
+    #[arg(long, conflicts_with = "ended")]
+    pub tree: bool,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -50,6 +55,14 @@ pub fn run(args: Args) -> Result<(), Failure> {
         match args.json {
             true => output::json(&ended)?,
             false => output::line(&ended_jobs(&ended.ended))?,
+        }
+        return Ok(());
+    }
+    if args.tree {
+        let tree = levels::of(switch, client::status)?;
+        match args.json {
+            true => output::json(&tree)?,
+            false => output::line(&levels::draw(&tree).join("\n"))?,
         }
         return Ok(());
     }

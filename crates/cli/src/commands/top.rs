@@ -2,12 +2,11 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
-use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tributary_net::client;
-use tributary_net::history::{History, JobHistory, Straggler};
-use tributary_net::status::{Ended, EndedJob};
+use tributary_net::history::{History, JobHistory, Overview, Straggler};
+use tributary_net::status::EndedJob;
 
 use crate::failure::Failure;
 use crate::flags::{parse_switch, parse_time, resolve};
@@ -32,6 +31,8 @@ stdout is not a terminal, screens follow one another. Ctrl-C ends it.";
 const SLOWEST: usize = 3;
 /// The most ended jobs below the table.
 const LAST_ENDED: usize = 5;
+/// How much sooner than an interval after the last screen the next may come.
+const SLACK: Duration = Duration::from_millis(200);
 /// Moves the cursor to the corner and clears the screen.
 const CLEAR: &str = "\x1b[H\x1b[J";
 
@@ -57,20 +58,26 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
     parse_time(text, Duration::from_millis(250)..=Duration::from_secs(3600))
 }
 
-/// Shows the switch's observations until it is stopped.
+/// Shows what the switch observes until it is stopped. The switch says it after each of its samples.
 pub fn run(args: Args) -> Result<(), Failure> {
     let switch = resolve(&args.switch)?;
-    loop {
-        let history = client::history(switch)?;
+    let mut shown_at: Option<Instant> = None;
+    for event in client::events(switch)? {
+        let Overview { history, ended, .. } = event?;
+        // Samples are not exactly as far from each other as screens.
+        if shown_at.is_some_and(|at| at.elapsed() + SLACK < args.interval) {
+            continue;
+        }
+        shown_at = Some(Instant::now());
         match args.json {
             true => output::json(&history)?,
-            false => show(&args, &screen(switch, &history, &client::ended(switch)?))?,
+            false => show(&args, &screen(switch, &history, &ended))?,
         }
         if args.once {
             return Ok(());
         }
-        sleep(args.interval);
     }
+    Err(Failure::new(format!("the switch at {switch} has stopped")))
 }
 
 fn show(args: &Args, screen: &str) -> io::Result<()> {
@@ -80,7 +87,7 @@ fn show(args: &Args, screen: &str) -> io::Result<()> {
     output::line(screen)
 }
 
-fn screen(switch: SocketAddr, History { switch: own, jobs, .. }: &History, past: &Ended) -> String {
+fn screen(switch: SocketAddr, History { switch: own, jobs, .. }: &History, past: &[EndedJob]) -> String {
     let mut lines = vec![format!(
         "switch {switch}: in {:.2} Gbit/s, out {:.2} Gbit/s, {} packets lost in its buffers, {} jobs",
         last(&own.rx_gbps),
@@ -92,9 +99,9 @@ fn screen(switch: SocketAddr, History { switch: own, jobs, .. }: &History, past:
         lines.extend([String::new(), table(jobs)]);
         lines.extend(jobs.iter().filter_map(|job| job.operation.as_ref()?.who_lacks(&job.name)));
     }
-    if !past.ended.is_empty() {
+    if !past.is_empty() {
         lines.push(String::new());
-        lines.extend(past.ended.iter().take(LAST_ENDED).map(ended));
+        lines.extend(past.iter().take(LAST_ENDED).map(ended));
     }
     lines.join("\n")
 }

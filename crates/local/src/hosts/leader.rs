@@ -25,6 +25,8 @@ const BLOCK: usize = 4096;
 /// Where the leader has a fragment's data, between the levels.
 pub struct Staged {
     pub(super) memory: Lent,
+    /// Where what is lost between hosts goes, if the caller wants it.
+    pub(super) loss: Lent,
     /// Keeps it alive, if it is not the caller's.
     pub(super) _scratch: Option<Scratch>,
 }
@@ -208,7 +210,7 @@ impl<N: Network> Shared<N> {
                     send(way);
                 }
                 let description = self.between(&operation, &fragment);
-                if let Some(pending) = self.start(&description, staged.memory, deadline) {
+                if let Some(pending) = self.start(&description, staged.memory, staged.loss, deadline) {
                     send(InNetwork::Fragment { operation, fragment, staged, pending, deadline });
                 }
             }
@@ -217,12 +219,12 @@ impl<N: Network> Shared<N> {
     }
 
     /// Starts a collective between hosts, unless something has failed.
-    fn start(&self, description: &Description, memory: Lent, deadline: Instant) -> Option<N::Pending> {
+    fn start(&self, description: &Description, memory: Lent, loss: Lent, deadline: Instant) -> Option<N::Pending> {
         if self.failure().is_some() {
             return None;
         }
         let timeout = deadline.saturating_duration_since(Instant::now()) + GRACE;
-        let started = self.network.start(description, memory, timeout);
+        let started = self.network.start(description, memory, loss, timeout);
         started.map_err(|error| self.fail(HostsError::Network(error))).ok()
     }
 
@@ -232,7 +234,7 @@ impl<N: Network> Shared<N> {
         let words = Scratch::new(4 * count);
         words.lent().write(4 * usize::from(self.hosts.own()), &checksum(&operation));
         let description = Description { kind: Kind::AllReduce, dtype: DType::I32, op: ReduceOp::Sum, elements: count };
-        let pending = self.start(&description, words.lent(), deadline)?;
+        let pending = self.start(&description, words.lent(), Lent::NONE, deadline)?;
         Some(InNetwork::Words { operation, words, pending })
     }
 

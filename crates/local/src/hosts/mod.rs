@@ -37,9 +37,16 @@ pub trait Network: Send + Sync + 'static {
     /// A collective under way.
     type Pending: Send + 'static;
 
-    /// Starts an all-reduce, a reduce or a broadcast, in place. The memory is lent until [`Network::wait`] has returned.
-    /// Leaders start the same ones in the same order.
-    fn start(&self, description: &Description, memory: Lent, timeout: Duration) -> Result<Self::Pending, Self::Error>;
+    /// Starts an all-reduce, a reduce or a broadcast, in place. The memory is lent until [`Network::wait`] has returned, and
+    /// so is the loss, unless it is empty: there goes what an all-reduce in codes loses of the memory. Leaders start the
+    /// same ones in the same order.
+    fn start(
+        &self,
+        description: &Description,
+        memory: Lent,
+        loss: Lent,
+        timeout: Duration,
+    ) -> Result<Self::Pending, Self::Error>;
 
     /// Waits until it has ended, which its timeout and [`Network::abandon`] bound.
     fn wait(&self, pending: Self::Pending) -> Result<(), Self::Error>;
@@ -99,12 +106,14 @@ impl<N: Network> HostsGroup<N> {
     }
 
     /// Starts an operation behind those under way: its input, and memory for what this rank wants of its result, as for a
-    /// host's [`Group`]. A leader that is the root of a broadcast lends the same memory as output.
+    /// host's [`Group`]. A leader that is the root of a broadcast lends the same memory as output. A leader may lend memory
+    /// for what is lost of its host's result on its way to other hosts, as long as the input of an all-reduce.
     pub fn submit(
         &self,
         operation: Description,
         input: Lent,
         output: Lent,
+        loss: Lent,
         timeout: Duration,
     ) -> Result<Pending<N::Error>, LocalError> {
         let all = fragments(&operation, &self.hosts);
@@ -112,7 +121,9 @@ impl<N: Network> HostsGroup<N> {
         let deadline = Instant::now() + timeout;
         let mut gathered = Vec::with_capacity(all.len());
         for (index, fragment) in all.iter().enumerate() {
-            gathered.push(self.gather(&operation, fragment, input, output, timeout, index == 0)?);
+            let (pending, staged) = self.gather(&operation, fragment, input, output, timeout, index == 0)?;
+            let loss = if loss.is_empty() { loss } else { loss.fragment(fragment.input.clone()) };
+            gathered.push((pending, leader::Staged { loss, ..staged }));
         }
         self.up.go_on().map_err(|_| LocalError::Fault)?;
         self.down.go_on().map_err(|_| LocalError::Fault)?;
@@ -161,13 +172,13 @@ impl<N: Network> HostsGroup<N> {
                 (copies(root, bytes), input)
             }
             Gather::Nothing if is_first => (NOTHING, Lent::NONE),
-            Gather::Nothing => return Ok((None, leader::Staged { memory, _scratch: scratch })),
+            Gather::Nothing => return Ok((None, leader::Staged { memory, loss: Lent::NONE, _scratch: scratch })),
         };
         let kept = if self.leader.is_some() && description.kind.reduces() { 0..description.elements } else { 0..0 };
         let to = if description.kind == NOTHING.kind { Lent::NONE } else { memory };
         let operands = Operands { input, output: to, kept };
         let pending = self.up.submit_of(*operation, description, operands, timeout)?;
-        Ok((Some(pending), leader::Staged { memory, _scratch: scratch }))
+        Ok((Some(pending), leader::Staged { memory, loss: Lent::NONE, _scratch: scratch }))
     }
 
     /// Lets nobody wait for this rank: what is under way fails.

@@ -1,13 +1,15 @@
 //! What operators read at a switch, and what they do there. Each call shows the token of this process, if it has one.
 
+use std::io::{BufRead, BufReader, Lines};
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 use tributary_control::JobName;
+use ureq::BodyReader;
 
 use super::{Client, ClientError, PROMPT, Token};
 use crate::api::Done;
-use crate::history::History;
+use crate::history::{History, Overview};
 use crate::status::{Ended, SwitchStatus};
 
 /// `POST /jobs/{name}/evict`.
@@ -42,6 +44,39 @@ pub fn ended(switch: SocketAddr) -> Result<Ended, ClientError> {
 pub fn history(switch: SocketAddr) -> Result<History, ClientError> {
     let token = Token::of_this_process().map_err(ClientError::Unreachable)?;
     Client::new(switch, token).get("/history", PROMPT)
+}
+
+/// What operators see at a switch: now, and then after each of its samples.
+pub fn events(switch: SocketAddr) -> Result<Events, ClientError> {
+    let token = Token::of_this_process().map_err(ClientError::Unreachable)?;
+    let client = Client::new(switch, token);
+    let request = client.with_headers(client.agent.get(client.url("/events")));
+    let request = request.config().timeout_recv_response(Some(PROMPT)).timeout_per_read(Some(PROMPT)).build();
+    let answer = client.checked(request.call())?;
+    Ok(Events { lines: BufReader::new(answer.into_body().into_reader()).lines(), client })
+}
+
+/// The events of a switch, until it stops.
+pub struct Events {
+    client: Client,
+    lines: Lines<BufReader<BodyReader<'static>>>,
+}
+
+impl Iterator for Events {
+    type Item = Result<Overview, ClientError>;
+
+    fn next(&mut self) -> Option<Result<Overview, ClientError>> {
+        loop {
+            match self.lines.next()? {
+                Err(error) => return Some(Err(self.client.unreachable(error.into()))),
+                Ok(line) => {
+                    if let Some(event) = line.strip_prefix("data: ") {
+                        return Some(serde_json::from_str(event).map_err(|_| self.client.not_a_switch()));
+                    }
+                }
+            }
+        }
+    }
 }
 
 fn act(switch: SocketAddr, path: &str, body: &impl Serialize) -> Result<(), ClientError> {

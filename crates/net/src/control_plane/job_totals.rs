@@ -50,6 +50,8 @@ pub(crate) struct Totals {
     pub lost: u64,
     /// Requests that were answered with an error, by code.
     pub errors: BTreeMap<String, u64>,
+    /// Joins of tenants that were refused, by tenant.
+    pub refusals: BTreeMap<Arc<str>, u64>,
     /// Reloads of the files that succeeded, and that failed.
     pub reloads: [u64; 2],
     /// True if the last reload, or the start, has taken over what the files say.
@@ -231,6 +233,11 @@ impl JobTotals {
     pub fn count_error(&mut self, code: &str) {
         let known = self.past.errors.len() < MAX_CODES || self.past.errors.contains_key(code);
         *self.past.errors.entry(if known { code } else { "other" }.to_owned()).or_default() += 1;
+    }
+
+    /// A tenant's join was refused. Names are those of the file of tokens.
+    pub fn count_refusal(&mut self, tenant: &Arc<str>) {
+        *self.past.refusals.entry(Arc::clone(tenant)).or_default() += 1;
     }
 
     /// The files were read again, or could not be.

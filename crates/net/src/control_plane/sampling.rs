@@ -1,6 +1,6 @@
 //! Samples the shards: their reports on their jobs go to the state machine, to operators, and into the totals.
 
-use std::sync::MutexGuard;
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use tributary_control::JobEvent;
@@ -34,6 +34,11 @@ impl ControlPlane {
     /// A request was answered with an error.
     pub fn count_error(&self, code: &str) {
         self.job_totals().count_error(code);
+    }
+
+    /// Counts a refused join of a tenant.
+    pub fn count_refusal(&self, tenant: &Arc<str>) {
+        self.job_totals().count_refusal(tenant);
     }
 
     pub(super) fn job_totals(&self) -> MutexGuard<'_, JobTotals> {

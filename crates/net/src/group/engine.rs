@@ -65,6 +65,10 @@ impl Engine {
             self.failure_detector.give_up();
             self.abort();
         }
+        // This process may not have run for a while: answers that came in time are read before a timer sends again.
+        if self.host.poll_timeout().is_some_and(|due| due <= now) {
+            self.receive();
+        }
         if drive::host::handle_timeout(&mut *self.host, now) {
             self.drain(now);
         }
@@ -193,5 +197,102 @@ impl HostIo for EngineIo<'_> {
 
     fn on_event(&mut self, event: HostEvent) {
         self.in_flight.on_event(event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, UdpSocket};
+    use std::os::fd::AsFd;
+    use std::time::Duration;
+
+    use tributary_proto::contract::drop_reason::DropReason;
+    use tributary_proto::contract::host::HostStats;
+    use tributary_proto::contract::ids::{ChildId, JobId, JobKey, OpId};
+    use tributary_proto::contract::wire::{Common, kind};
+
+    use super::*;
+    use crate::os::{self, Waker};
+    use crate::rendezvous::JoinAnswer;
+    use crate::udp::UdpPort;
+
+    /// A machine that waits for one packet, and whose timer has run out. It counts packets and timeouts.
+    #[derive(Default)]
+    struct Waiting {
+        stats: HostStats,
+    }
+
+    impl Host for Waiting {
+        fn max_packet_len(&self) -> usize {
+            64
+        }
+
+        fn stats(&self) -> &HostStats {
+            &self.stats
+        }
+
+        fn handle_packet(&mut self, _: Time, _: Addr, _: Packet<'_>) -> Result<(), DropReason> {
+            self.stats.packets_received += 1;
+            Ok(())
+        }
+
+        fn handle_timeout(&mut self, _: Time) {
+            self.stats.retransmissions += 1;
+        }
+
+        fn submit(&mut self, _: Time, _: Collective) -> Result<OpId, SubmitError> {
+            unreachable!("the test submits nothing")
+        }
+
+        fn abort(&mut self, _: Time) {}
+
+        fn poll_transmit(&mut self, _: Time, _: &mut [u8]) -> Option<Transmit> {
+            None
+        }
+
+        fn poll_event(&mut self) -> Option<HostEvent> {
+            None
+        }
+
+        fn poll_timeout(&self) -> Option<Time> {
+            (self.stats.packets_received == 0).then_some(Time::ZERO)
+        }
+    }
+
+    /// The leader slept until its timer, and the kernel let it run when the answer had come.
+    #[test]
+    fn an_answer_that_came_in_time_is_read_before_the_timer_that_runs_out() {
+        let switch = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let udp = UdpPort::open((Ipv4Addr::LOCALHOST, 0).into(), 1 << 16, 1 << 16).unwrap();
+        let (at, readable) = (udp.local_addr(), udp.as_fd().try_clone_to_owned().unwrap());
+        let answer = JoinAnswer {
+            job_id: JobId(1),
+            key: JobKey(1),
+            shards: vec![switch.local_addr().unwrap()],
+            slots: 1,
+            elements_per_packet: 8,
+            peers: vec![at],
+            servers: Vec::new(),
+            serves: None,
+            wid: ChildId(0),
+            switches: Vec::new(),
+            fabric: None,
+        };
+        let header = Common { protocol: 1, kind: 0, job: answer.job_id, key: answer.key };
+        let link = Link::new(udp, header, &answer, 64, None);
+        let mut engine = Engine::new(Rank(0), Clock::start(), link, Box::new(Waiting::default()));
+        engine.turn(false);
+        assert_eq!(engine.host.stats().retransmissions, 1, "nothing has come, and the timer has run out");
+
+        let waker = Waker::new().unwrap();
+        let is_there = |_: &u32| {
+            let packet = [0, 0, 0, 0, kind::FIRST_OF_PROTOCOL, 0, 0, 0];
+            switch.send_to(&packet, at).unwrap();
+            os::wait(readable.as_fd(), &waker, Some(Duration::from_secs(1))).packets
+        };
+        (0..100).find(is_there).expect("a packet on the loopback interface");
+        engine.turn(false);
+        let HostStats { packets_received, retransmissions, .. } = engine.host.stats();
+        assert_eq!((*packets_received >= 1, *retransmissions), (true, 1));
     }
 }

@@ -8,6 +8,7 @@ pub(crate) mod body;
 pub(crate) mod compile_queue;
 mod connection;
 pub(crate) mod connection_limits;
+mod events;
 mod fabric;
 mod jobs;
 mod operators;
@@ -142,6 +143,7 @@ async fn serve(
         task.abort();
     }
     plane.stop().await;
+    viewer.events().end();
     let all_gone = async {
         while accepting.iter().any(|(_, limits)| limits.connections() > 0) {
             tokio::time::sleep(SHUTDOWN_GRACE / 50).await;

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Json, Router};
-use tributary_control::{JobName, OperatorAct, Refusal};
+use tributary_control::{Client, JobName, OperatorAct, Refusal};
 
 use super::{Api, fabric, jobs, operators};
 use crate::api::error::{ApiError, ErrorInfo};
@@ -69,6 +69,7 @@ fn readable() -> Router<Api> {
         .route(PAGE_PATH, get(page))
         .route("/status", get(status))
         .route("/history", get(history))
+        .route("/events", get(events))
         .route("/switch", get(switch))
         .route("/jobs", get(all_jobs))
         .route("/ended", get(ended))
@@ -80,13 +81,15 @@ fn readable() -> Router<Api> {
         .route("/readyz", get(readyz))
 }
 
-/// Counts answers that are errors. Logs refused joins and unauthorised clients, for operators.
+/// Counts answers that are errors. Logs refused joins with their clients, and unauthorised clients, for operators.
 async fn note_errors(
     State(plane): State<Arc<ControlPlane>>,
     Extension(peer): Extension<Peer>,
+    Extension(permit): Extension<Arc<ConnectionPermit>>,
     request: Request,
     next: Next,
 ) -> Response {
+    let client = permit.access().client(peer.from, request.headers()).ok();
     // Anybody can write any path of any length.
     let path: String = request.uri().path().chars().take(LOGGED_PATH).collect();
     let response = next.run(request).await;
@@ -95,7 +98,13 @@ async fn note_errors(
         let (from, is_unauthorised) =
             (peer.from, matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN));
         match path.strip_prefix("/jobs/").and_then(|rest| rest.strip_suffix("/join")) {
-            Some(job) => tracing::info!(job, %from, code, error, "join refused"),
+            Some(job) => {
+                if let Some(Client::Tenant(tenant)) = &client {
+                    plane.count_refusal(tenant);
+                }
+                let client = client.map(tracing::field::display);
+                tracing::info!(job, %from, client, code, error, "join refused");
+            }
             None if is_unauthorised => tracing::info!(path, %from, code, error, "request refused"),
             None => tracing::debug!(path, %from, code, error, "request failed"),
         }
@@ -126,6 +135,18 @@ async fn status(State(api): State<Api>) -> Json<SwitchStatus> {
 
 async fn history(State(api): State<Api>) -> Json<History> {
     Json(api.viewer.history())
+}
+
+/// Follows the switch for as long as the client may look.
+async fn events(
+    State(api): State<Api>,
+    Extension(peer): Extension<Peer>,
+    Extension(permit): Extension<Arc<ConnectionPermit>>,
+    headers: HeaderMap,
+) -> impl IntoResponse {
+    let viewer = Arc::clone(&api.viewer);
+    let may = move || permit.access().check(peer.from, &headers).is_ok();
+    api.viewer.events().follow(async move { viewer.overview().await }, may)
 }
 
 async fn switch(State(api): State<Api>) -> Json<SwitchInfo> {
@@ -205,7 +226,7 @@ async fn readyz(State(api): State<Api>) -> Result<&'static str, ApiError> {
 }
 
 async fn nothing_there() -> ApiError {
-    let error = "there is nothing here; GET / in a browser, or /status, /history, /switch, /jobs, /jobs/NAME, /ended, /metrics, /metrics/jobs, /livez, /healthz or /readyz";
+    let error = "there is nothing here; GET / in a browser, or /status, /history, /events, /switch, /jobs, /jobs/NAME, /ended, /metrics, /metrics/jobs, /livez, /healthz or /readyz";
     ApiError::new(StatusCode::NOT_FOUND, "not_found", error.into())
 }
 

@@ -16,8 +16,9 @@ use tributary_proto::protocols;
 
 use crate::control_plane::{ControlPlane, ShardSample, ShardSamples};
 use crate::fabric::{FabricSnapshot, FabricSwitch, FormedElsewhere, PlannedJob};
-use crate::history::{History, Recorder, SAMPLE_S};
+use crate::history::{History, Overview, Recorder, SAMPLE_S};
 use crate::http::Identity;
+use crate::http::events::Events;
 use crate::metrics::MetricsInput;
 use crate::shard::{ShardJob, ShardReport};
 use crate::status::LagStatus;
@@ -35,6 +36,7 @@ pub struct Viewer {
     /// The switch as one of its fabric, if it is in one.
     fabric: Option<Arc<FabricSwitch>>,
     recorder: Mutex<Recorder>,
+    events: Events,
     /// When the switch started, in seconds since 1970.
     started_at_s: f64,
 }
@@ -42,7 +44,14 @@ pub struct Viewer {
 impl Viewer {
     pub fn new(plane: Arc<ControlPlane>, identity: Identity, fabric: Option<Arc<FabricSwitch>>) -> Viewer {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Viewer { plane, identity, fabric, recorder: Mutex::default(), started_at_s: started.as_secs_f64() }
+        Viewer {
+            plane,
+            identity,
+            fabric,
+            recorder: Mutex::default(),
+            events: Events::default(),
+            started_at_s: started.as_secs_f64(),
+        }
     }
 
     /// Records what the switch does, for as long as the future is polled.
@@ -51,7 +60,25 @@ impl Viewer {
             tokio::time::sleep(Duration::from_secs_f64(SAMPLE_S)).await;
             let status = self.status().await;
             self.recorder().record(self.plane.now().as_secs_f64(), &status);
+            if self.events.are_followed() {
+                self.events.send(&self.overview_of(status));
+            }
         }
+    }
+
+    /// What follows each sample.
+    pub fn events(&self) -> &Events {
+        &self.events
+    }
+
+    /// What operators see, as of a moment ago.
+    pub async fn overview(&self) -> Overview {
+        let status = self.status().await;
+        self.overview_of(status)
+    }
+
+    fn overview_of(&self, status: SwitchStatus) -> Overview {
+        Overview { status, history: self.history(), ended: self.plane.ended_jobs() }
     }
 
     /// What the switch did in the last minutes.
@@ -99,7 +126,9 @@ impl Viewer {
     /// The data for monitoring.
     pub async fn metrics_input(&self) -> MetricsInput {
         let totals = self.plane.totals(&self.plane.samples().await);
-        MetricsInput { status: self.status().await, history: self.history(), totals, started_at_s: self.started_at_s }
+        let tenants = self.plane.with_control(|control| control.limits().tenants.keys().cloned().collect());
+        let (status, history) = (self.status().await, self.history());
+        MetricsInput { status, history, totals, tenants, started_at_s: self.started_at_s }
     }
 
     /// The switch with the jobs that were formed here.

@@ -6,6 +6,7 @@ mod job_families;
 mod switch_families;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tributary_proto::contract::metric::MetricValue;
 
@@ -25,6 +26,8 @@ pub(crate) struct MetricsInput {
     pub status: SwitchStatus,
     pub history: History,
     pub totals: Totals,
+    /// The tenants of the file of tokens.
+    pub tenants: Vec<Arc<str>>,
     /// When the switch started, in seconds since 1970.
     pub started_at_s: f64,
 }

@@ -1,6 +1,8 @@
 //! What `/metrics` reports of a switch: series whose number does not grow with the jobs that come and go.
 
-use tributary_control::{End, Phase};
+use std::sync::Arc;
+
+use tributary_control::{Client, End, Phase};
 use tributary_proto::contract::drop_reason::DropReason;
 
 use super::exposition::Kind::{Counter, Gauge};
@@ -74,6 +76,16 @@ pub(super) const SWITCH: &[Family] = &[
     Family::new("jobs_ended_total", Counter, &["end"], "Jobs that have ended, by how they ended.", |input| {
         let count = |end| input.totals.ended.get(&end).copied().unwrap_or_default() as f64;
         End::ALL.map(|end| (vec![end.name().to_owned()], count(end))).into()
+    }),
+    Family::new("tenant_jobs", Gauge, &["tenant"], "Jobs of a tenant, those that form included.", |input| {
+        by_tenant(input, |_| 1.0)
+    }),
+    Family::new("tenant_memory_bytes", Gauge, &["tenant"], "Memory that a tenant's jobs hold.", |input| {
+        by_tenant(input, |job| job.memory_bytes as f64)
+    }),
+    Family::new("tenant_refusals_total", Counter, &["tenant"], "Joins of a tenant that were refused.", |input| {
+        let count = |tenant| input.totals.refusals.get(tenant).copied().unwrap_or_default() as f64;
+        input.tenants.iter().map(|tenant| (vec![tenant.to_string()], count(tenant))).collect()
     }),
     Family::new("jobs_members", Gauge, &["state"], "Workers of all jobs, by state.", |input| {
         by_state(input, |job| job.members.iter().map(|member| member.state.as_str()).collect())
@@ -269,4 +281,14 @@ fn ports(input: &MetricsInput, value: fn(&PortStatus) -> u64) -> Vec<Series> {
 
 fn shared(input: &MetricsInput, value: fn(&SharedStatus) -> f64) -> Vec<Series> {
     input.status.switch.shared.iter().map(|shared| (vec![shared.protocol.clone()], value(shared))).collect()
+}
+
+/// A figure of each tenant's jobs, added up.
+fn by_tenant(input: &MetricsInput, figure: fn(&JobStatus) -> f64) -> Vec<Series> {
+    let of = |tenant: &Arc<str>| -> f64 {
+        let client = Client::Tenant(Arc::clone(tenant)).to_string();
+        let jobs = input.status.jobs.iter().filter(|job| job.client.as_ref() == Some(&client));
+        jobs.fold(0.0, |sum, job| sum + figure(job))
+    };
+    input.tenants.iter().map(|tenant| (vec![tenant.to_string()], of(tenant))).collect()
 }

@@ -118,6 +118,7 @@ impl Goodput {
             seed: run.seed,
             end: self.end,
             network,
+            hosts: None,
             jobs: vec![section; usize::from(run.point.jobs)],
             steps: Vec::new(),
             trainings: Vec::new(),

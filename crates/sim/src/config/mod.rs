@@ -46,6 +46,9 @@ pub struct Config {
     pub end: Duration,
     /// The network.
     pub network: Network,
+    /// What packets cost hosts' processors; nothing if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<HostCostSection>,
     /// Ranks that reduce together.
     #[serde(default, rename = "job", skip_serializing_if = "Vec::is_empty")]
     pub jobs: Vec<JobSection>,
@@ -70,6 +73,17 @@ pub struct Config {
     /// What the report contains besides totals.
     #[serde(default, skip_serializing_if = "is_default")]
     pub report: ReportSection,
+}
+
+/// `[hosts]`: each host has a processor that sends and receives one packet after the other. What ranks compute runs on
+/// others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HostCostSection {
+    /// For each packet that is sent or received.
+    pub per_packet: Duration,
+    /// For each byte that it has on the link.
+    pub per_byte: Duration,
 }
 
 /// `[switches]`.

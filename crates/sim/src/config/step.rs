@@ -62,6 +62,9 @@ pub struct StepSection {
     /// The protocol's options by name; options left out have their defaults.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub options: OptionTable,
+    /// True if no protocol sums: hosts send flows to each other, sums go around a ring, as Gloo's over TCP.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub host_path: bool,
     /// Elements of a packet.
     #[serde(default = "elements")]
     pub elements_per_packet: u16,

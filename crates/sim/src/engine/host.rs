@@ -68,6 +68,8 @@ pub struct HostNode {
     pub is_silent: bool,
     /// The noise of its operating system.
     pub noise: Option<Box<Noise>>,
+    /// What packets cost its processor.
+    pub costs: Option<HostCosts>,
     /// While this much waits in the NIC, the host gives it no more packets.
     nic_limit: Span,
     /// When the next [`EventKind::Nic`] event comes.
@@ -90,6 +92,7 @@ impl HostNode {
             transport: None,
             is_silent: false,
             noise: None,
+            costs: None,
             nic_limit: fabric.link(uplink).transmission(nic_bytes),
             armed: NEVER,
             next_sender: 0,
@@ -145,6 +148,9 @@ impl HostNode {
                 }
                 break link.busy_until();
             }
+            if let Some(busy) = self.costs.map(|costs| costs.free_at).filter(|&free| free > fabric.now) {
+                break busy;
+            }
             match self.next_packet(fabric, traffic) {
                 Ok(packet) => {
                     fabric.record_created(&packet);
@@ -160,6 +166,7 @@ impl HostNode {
     /// Gives a packet to the NIC, unless noise delays it.
     #[inline]
     fn send(&mut self, fabric: &mut Fabric, packet: Packet) {
+        self.charge(fabric.now, packet.bytes);
         if let Some(noise) = &mut self.noise
             && noise.should_delay()
         {
@@ -172,6 +179,15 @@ impl HostNode {
             }
         }
         fabric.send(self.uplink, packet);
+    }
+
+    /// The processor sends or receives a packet.
+    #[inline]
+    pub fn charge(&mut self, now: Time, bytes: u16) {
+        if let Some(costs) = &mut self.costs {
+            let takes = Span(costs.per_packet.0 + costs.per_byte.0 * u64::from(bytes));
+            costs.free_at = costs.free_at.max(now) + takes;
+        }
     }
 
     /// Gives the NIC the packets whose delay is over, even if it is full: it has accepted them before.
@@ -278,6 +294,18 @@ impl HostNode {
             flags: PacketFlags::new(Ecn::Capable, 0),
         }
     }
+}
+
+/// What packets cost the processor of a host. A packet waits to be sent until the processor has handled those before, sent
+/// or received; a received one is with its machine at once, which makes single packets somewhat too fast.
+#[derive(Clone, Copy, Debug)]
+pub struct HostCosts {
+    /// For each packet.
+    pub per_packet: Span,
+    /// For each byte of it.
+    pub per_byte: Span,
+    /// When the processor has handled all so far.
+    pub free_at: Time,
 }
 
 /// What noise delays.

@@ -27,7 +27,7 @@ pub use custom_op::{CustomOp, Data, Magnitudes};
 pub use faults::Action;
 pub(crate) use faults::Failure;
 pub(crate) use host::Background;
-pub use host::{Holds, Noise};
+pub use host::{Holds, HostCosts, Noise};
 pub(crate) use job::Job;
 pub(crate) use program::{Gauge, Handled, Occupancy, SLOTS_IN_USE, SharedSettings, SwitchMetrics};
 pub use records::{

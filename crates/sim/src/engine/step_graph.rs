@@ -115,6 +115,8 @@ pub struct Exchange {
 pub enum Transfer {
     /// Each sends this many bytes to each other.
     EachToEach(u64),
+    /// In each of this many rounds, each sends this many bytes to the next one of a ring.
+    Around(u64, usize),
     /// The rank at this position sends this many bytes to each other.
     FromRoot(usize, u64),
     /// This rank's only round.
@@ -139,13 +141,22 @@ impl Exchange {
     /// A round of the node at a position of the stream, if there is one.
     pub(super) fn round(&self, node: usize, round: usize) -> Option<Round> {
         let (ranks, me) = (self.peers.len(), self.position);
-        let is_one = matches!(self.transfers[node], Transfer::One(_));
-        if round + 1 >= if is_one { 2 } else { ranks } {
+        let rounds = match self.transfers[node] {
+            Transfer::One(_) => 1,
+            Transfer::Around(_, rounds) => rounds,
+            Transfer::EachToEach(_) | Transfer::FromRoot(..) => ranks - 1,
+        };
+        if round >= rounds {
             return None;
         }
-        let (to, from) = ((me + round + 1) % ranks, (me + ranks - round - 1) % ranks);
+        let ahead = (round + 1) % ranks;
+        let (to, from) = ((me + ahead) % ranks, (me + ranks - ahead) % ranks);
         Some(match self.transfers[node] {
             Transfer::One(only) => only,
+            Transfer::Around(bytes, _) => Round {
+                send: Some((self.peers[(me + 1) % ranks], bytes)),
+                receive: Some(self.peers[(me + ranks - 1) % ranks]),
+            },
             Transfer::EachToEach(bytes) => {
                 Round { send: Some((self.peers[to], bytes)), receive: Some(self.peers[from]) }
             }

@@ -1,7 +1,7 @@
 //! Builds the simulation that a file describes.
 
 use tributary_proto::contract::ids::NodeId;
-use tributary_proto::contract::time::Span;
+use tributary_proto::contract::time::{Span, Time};
 
 use super::faults;
 use super::hosts::{Allocation, Servers, servers};
@@ -9,8 +9,8 @@ use super::plan::{job_plan, switch_options};
 use super::traffic::add_traffic;
 use super::transport::transports;
 use super::{step, training};
-use crate::config::{Config, ConfigError, Duration, Hosts, JobSection, StragglerSection, invalid};
-use crate::engine::{Accelerator, JobPlan, Noise, Settings, SharedSettings, Simulation};
+use crate::config::{Config, ConfigError, Duration, HostCostSection, Hosts, JobSection, StragglerSection, invalid};
+use crate::engine::{Accelerator, HostCosts, JobPlan, Noise, Settings, SharedSettings, Simulation};
 use crate::rng::{Purpose, Rng};
 use crate::topology::Graph;
 
@@ -35,6 +35,9 @@ pub fn build(config: &Config) -> Result<Simulation, ConfigError> {
     };
     let mut hosts = Allocation::new(graph.hosts(), config.seed);
     let mut simulation = Simulation::new(graph, settings);
+    if let Some(HostCostSection { per_packet, per_byte }) = config.hosts {
+        simulation.set_host_costs(HostCosts { per_packet: per_packet.0, per_byte: per_byte.0, free_at: Time::ZERO });
+    }
     if let Some(noise) = &config.network.noise {
         for host in 0..simulation.graph().hosts() {
             let rng = Rng::new(config.seed, Purpose::HostNoise, u64::from(host));

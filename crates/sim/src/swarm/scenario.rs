@@ -79,14 +79,14 @@ pub fn scenario(seed: u64) -> Scenario {
     jobs.iter_mut().for_each(|job| custom.choose_custom_op(job));
     let heals = ending == Ending::AllHeals;
     let trainings = if heals { stream(11).trainings(hosts, heal, &network) } else { Vec::new() };
-    let steps = stream(15).steps(hosts, heals && network.queue.0 >= 30_000);
     Scenario {
         config: Config {
             seed,
             end: END,
+            steps: stream(15).steps(hosts, heals && network.queue.0 >= 30_000),
             network,
+            hosts: None,
             jobs,
-            steps,
             trainings,
             traffic,
             transport: Default::default(),

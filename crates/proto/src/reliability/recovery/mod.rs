@@ -8,16 +8,18 @@
 //!   still computing. Then only [`PROBES`] slots at a time are sent again, soon at first and then ever more rarely; the
 //!   other timers rest until an answer comes. Staggered: if all ranks probed together, a short queue would drop the
 //!   same ranks' probes every time.
+//! * After a timeout that proves spurious, a tree may be silent for twice as long before the next one ([`tree::Gaps`]).
 
 #[cfg(test)]
 mod tests;
 mod timers;
+mod tree;
 
 use std::ops::Range;
 
 use tributary_numeric::prefetch;
 
-use self::timers::Gaps;
+use self::tree::{Flight, TreeFlow};
 use super::slot_lists::SendQueue;
 use crate::congestion::RttEstimator;
 use crate::contract::config::{JobConfig, TimerConfig};
@@ -38,38 +40,6 @@ const BATCH: u64 = 44;
 const MOST_DOUBT: u32 = 8;
 /// How many packets an answer that overtook them sends again, at most: more would be a burst.
 const RESENDS_PER_ANSWER: usize = 4;
-
-#[derive(Clone, Copy, Default, Hash)]
-struct Flight {
-    sent_at: Time,
-    /// The number of the last sending among those of its tree.
-    number: u64,
-    sends: u32,
-    /// The tree that owns the slot.
-    tree: u16,
-    in_step: bool,
-    /// When part of its answer last came: its timeout counts from then.
-    stirred_at: Time,
-}
-
-#[derive(Clone, Copy, Default, Hash)]
-struct TreeFlow {
-    /// How many packets were sent.
-    sent: u64,
-    /// How many slots wait for an answer.
-    waiting: u32,
-    /// When the last answer came, the last probe was sent, or the first packet was sent after no answer was awaited.
-    stirred_at: Time,
-    /// How many probes were sent since the last answer. If any were, the tree is quiet.
-    probes: u32,
-    /// When the tree was last quiet: timeouts count from then.
-    resumed_at: Time,
-    /// The recent times between answers.
-    gaps: Gaps,
-    /// When the last answer came to a slot that was sent before all slots that still wait after one sending: those are
-    /// only queued.
-    in_order_at: Time,
-}
 
 /// The lists of a tree's slots, by the number of times that they were sent.
 fn lists_of(tree: usize) -> Range<usize> {
@@ -214,6 +184,7 @@ impl Recovery {
             self.rtt.sample(now.since(first_sent_at));
             self.doubt = 0;
         }
+        self.judge_silence(now, tree, flight);
         self.forget(slot);
         let front = self.lists.first(tree * BACK_OFFS);
         if front.is_some_and(|front| self.flights[usize::from(front)].number > flight.number) {
@@ -245,9 +216,32 @@ impl Recovery {
         let was_quiet = std::mem::take(&mut state.probes) > 0;
         if was_quiet {
             state.resumed_at = now;
+            (state.silence.is_open, state.silence.answered) = (true, 0);
+            // Sooner after the first probe than any answer ever came: it does not answer the probe.
+            if self.fastest.is_some_and(|fastest| now.since(state.silence.probed_at) < fastest) {
+                state.was_spurious();
+            }
             self.doubt = (self.doubt + 1).min(MOST_DOUBT);
         }
         was_quiet
+    }
+
+    /// Decides with a slot's answer whether the last timeout was spurious, as Eifel does (RFC 3522): the network or a rank
+    /// stood still, if more slots are answered that were sent once than other ranks can have probed beyond this one, and
+    /// before a timer can have sent them again elsewhere.
+    fn judge_silence(&mut self, now: Time, tree: usize, flight: Flight) {
+        let state = &mut self.trees[tree];
+        if !state.silence.is_open {
+            return;
+        }
+        if now.since(state.resumed_at) >= self.timers.min_rto {
+            state.was_needed();
+        } else if flight.sends == 1 && flight.sent_at < state.resumed_at {
+            state.silence.answered += 1;
+            if state.silence.answered > PROBES {
+                state.was_spurious();
+            }
+        }
     }
 
     /// A slot's answer came because the host asked for it: the timeout was right, and there is no round trip to
@@ -257,6 +251,7 @@ impl Recovery {
         let state = &mut self.trees[tree];
         if std::mem::take(&mut state.probes) > 0 {
             state.resumed_at = now;
+            state.was_needed();
         }
         state.stirred_at = now;
         self.forget(slot);
@@ -349,8 +344,15 @@ impl Recovery {
             probes.rotate_left((splitmix64(self.trees[tree].probes.into()) % count.max(1) as u64) as usize);
         }
         probes.iter().for_each(|&slot| queue.push(slot));
-        self.trees[tree].probes += 1;
-        self.trees[tree].stirred_at = now;
+        let state = &mut self.trees[tree];
+        if state.probes == 0 {
+            if state.silence.is_open {
+                state.was_needed();
+            }
+            (state.silence.began_at, state.silence.probed_at) = (state.stirred_at, now);
+        }
+        state.probes += 1;
+        state.stirred_at = now;
     }
 
     /// Prefetches the memory that each answer touches.

@@ -183,6 +183,91 @@ fn answers_that_come_in_runs_make_nobody_send_again() {
     assert!(again <= 2 * PROBES, "{again}");
 }
 
+/// Runs timers until `until`; returns how many packets were sent again.
+fn resent_until(recovery: &mut Recovery, until: Time, queue: &mut SendQueue) -> usize {
+    let mut again = 0;
+    while let Some(due) = recovery.poll_timeout().filter(|&due| due < until) {
+        recovery.handle_timeout(due, queue);
+        while let Some(slot) = queue.pop() {
+            recovery.sent(due, slot, false);
+            again += 1;
+        }
+    }
+    again
+}
+
+/// The switch's process is not scheduled for 5 ms, again and again, and nothing is lost: 880 answers come in between,
+/// many more than the gaps that are known one by one. One early timeout is enough.
+#[test]
+fn a_network_that_stands_still_at_times_makes_nobody_send_again_twice() {
+    let mut recovery = Recovery::new(&job(512, 1), Rank(0), TimerConfig::default(), Order::Sent);
+    let (mut queue, mut again, mut now) = (SendQueue::new(512), [0; 10], Time::ZERO);
+    (0..512).for_each(|slot| _ = recovery.sent(now, slot, false));
+    for run in 0..200 {
+        let next = now + Span::from_micros(if run % 20 == 19 { 5_000 } else { 300 });
+        again[usize::from(run / 20)] += resent_until(&mut recovery, next, &mut queue);
+        now = next;
+        for slot in (0..44).map(|offset| (run * 44 + offset) % 512) {
+            recovery.answered(now, slot, &mut queue);
+            recovery.sent(now, slot, true);
+        }
+    }
+    assert!(again[0] > 0, "the first silence is not known beforehand: {again:?}");
+    assert_eq!(again[1..], [0; 9], "{again:?}");
+}
+
+/// Sends 32 packets, all of which but the last are answered at once, and the last when the rank has asked for them;
+/// returns after which silence it asked.
+fn round_with_losses(recovery: &mut Recovery, now: &mut Time, lost: u16) -> Span {
+    let mut queue = SendQueue::new(32);
+    (0..32).for_each(|slot| _ = recovery.sent(*now, slot, true));
+    *now += Span::from_micros(100);
+    (0..32 - lost).for_each(|slot| _ = recovery.answered(*now, slot, &mut queue));
+    let silence = recovery.poll_timeout().unwrap().since(*now);
+    while let Some(due) = recovery.poll_timeout() {
+        recovery.handle_timeout(due, &mut queue);
+        let probed: Vec<u16> = std::iter::from_fn(|| queue.pop()).collect();
+        probed.iter().for_each(|&slot| _ = recovery.sent(due, slot, false));
+        *now = due + Span::from_micros(100);
+        probed.iter().for_each(|&slot| _ = recovery.answered(*now, slot, &mut queue));
+    }
+    silence
+}
+
+/// A rank whose last packets are lost asks for them. The network did not stand still: the next silence is not longer.
+/// Nor is it where more are lost than one set of probes asks for.
+#[test]
+fn a_silence_after_a_loss_is_not_remembered() {
+    for lost in [2, 6, 20] {
+        let mut recovery = Recovery::new(&job(32, 1), Rank(0), TimerConfig::default(), Order::Sent);
+        let mut now = Time::ZERO;
+        let waits: Vec<Span> = (0..40).map(|_| round_with_losses(&mut recovery, &mut now, lost)).collect();
+        assert!(waits[10..].iter().max() <= waits[..10].iter().max(), "{lost} lost: {waits:?}");
+        assert_eq!(recovery.floor(0), Span::ZERO, "{lost} lost");
+    }
+}
+
+/// Where packets are lost too, the memory of a silence costs time, and each timeout that was needed halves it.
+#[test]
+fn timeouts_that_are_needed_shorten_what_one_that_was_not_has_lengthened() {
+    let mut recovery = Recovery::new(&job(32, 1), Rank(0), TimerConfig::default(), Order::Sent);
+    let (mut queue, mut now) = (SendQueue::new(32), Time::ZERO);
+    let mut round = |recovery: &mut Recovery, now: &mut Time, micros: u64| {
+        (0..32).for_each(|slot| _ = recovery.sent(*now, slot, true));
+        *now += Span::from_micros(micros);
+        resent_until(recovery, *now, &mut queue);
+        (0..32).for_each(|slot| _ = recovery.answered(*now, slot, &mut queue));
+    };
+    [100, 100, 5_000].into_iter().for_each(|micros| round(&mut recovery, &mut now, micros));
+    assert_eq!(recovery.floor(0), Span::from_millis(10));
+    for _ in 0..8 {
+        // Meanwhile the gaps that the losses make are forgotten.
+        (0..9).for_each(|_| round(&mut recovery, &mut now, 100));
+        round_with_losses(&mut recovery, &mut now, 1);
+    }
+    assert!(recovery.floor(0) <= Span::from_micros(160), "{:?}", recovery.floor(0));
+}
+
 #[test]
 fn a_quiet_that_was_none_makes_the_next_one_wait_for_longer() {
     let mut recovery = recovery(0, 1);

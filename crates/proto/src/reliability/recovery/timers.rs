@@ -1,6 +1,7 @@
 //! When timers run out: the timers of slots, and the timer of a tree that does not answer at all.
 
-use super::{BACK_OFFS, Order, Recovery, TreeFlow, jitter, lists_of};
+use super::tree::TreeFlow;
+use super::{BACK_OFFS, Order, Recovery, jitter, lists_of};
 use crate::contract::time::{Span, Time};
 
 /// Later than every timer.
@@ -17,7 +18,7 @@ impl Recovery {
         let TreeFlow { stirred_at, probes, gaps, .. } = self.trees[tree];
         // A straggler makes a gap too, which must not delay the probes at the end of the collective.
         let gap = gaps.longest().times(2).min(self.timers.initial_rto);
-        let undisturbed = self.undisturbed().max(gap);
+        let undisturbed = self.undisturbed().max(gap).max(self.floor(tree));
         let backed_off = |patience: Span| {
             let patience = self.backed_off(patience, probes.saturating_add(self.doubt));
             patience - self.jitter(tree, patience)
@@ -30,6 +31,11 @@ impl Recovery {
     fn undisturbed(&self) -> Span {
         let undisturbed = self.fastest.map_or(self.timers.initial_rto, |fastest| fastest.times(2));
         undisturbed.max(self.timers.min_rto)
+    }
+
+    /// The shortest patience with a tree that was silent before though nothing was lost.
+    pub(super) fn floor(&self, tree: usize) -> Span {
+        self.trees[tree].gaps.harmless().times(2).min(self.timers.max_rto)
     }
 
     /// A patience after this many doublings.
@@ -58,7 +64,7 @@ impl Recovery {
             return flight.sent_at + self.timers.initial_rto;
         }
         let from = flight.sent_at.max(flight.stirred_at);
-        from.max(self.counts_from(tree, back_off)) + self.patience(back_off)
+        from.max(self.counts_from(tree, back_off)) + self.patience(tree, back_off)
     }
 
     /// When the waiting time of a list's slots begins, at the earliest. As long as answers come in order, a packet that
@@ -69,8 +75,8 @@ impl Recovery {
     }
 
     /// How long a slot of a list waits.
-    fn patience(&self, back_off: usize) -> Span {
-        self.rtt.rto(back_off as u32 + 1 + self.doubt)
+    fn patience(&self, tree: usize, back_off: usize) -> Span {
+        self.rtt.rto(back_off as u32 + 1 + self.doubt).max(self.floor(tree))
     }
 
     /// When the first timer runs out.
@@ -90,7 +96,7 @@ impl Recovery {
     /// True if it is plain without a look at any slot that no timer runs out before `limit`: no tree is quiet, no slot
     /// that waits was sent twice, and the least patience since each tree's last answer goes beyond `limit`.
     fn is_calm_until(&self, limit: Time) -> bool {
-        let least = self.backed_off(self.undisturbed(), self.doubt).min(self.patience(0));
+        let least = self.backed_off(self.undisturbed(), self.doubt).min(self.rtt.rto(1 + self.doubt));
         self.trees.iter().enumerate().all(|(tree, flow)| {
             let again = tree * BACK_OFFS + 1..(tree + 1) * BACK_OFFS;
             let since = flow.stirred_at.min(self.counts_from(tree, 0));
@@ -111,7 +117,9 @@ impl Recovery {
         while let Some(list) = self.lists.next_filled(&mut lists) {
             let back_off = list % BACK_OFFS;
             // Mostly true where answers come in order; then no slot need be looked at.
-            if self.order != Order::Timer && self.counts_from(tree, back_off) + self.patience(back_off) >= earliest {
+            if self.order != Order::Timer
+                && self.counts_from(tree, back_off) + self.patience(tree, back_off) >= earliest
+            {
                 continue;
             }
             if let Some(slot) = self.lists.first(list) {
@@ -119,43 +127,5 @@ impl Recovery {
             }
         }
         (earliest < NEVER).then_some(earliest)
-    }
-}
-
-/// The longest gap of at least this many answers is known.
-const ANSWERS: u32 = 128;
-
-/// The answers of one tree.
-#[derive(Clone, Copy, Default, Hash)]
-pub(super) struct Gaps {
-    /// The longest gap between two of the last answers, and between two of those before.
-    longest: [Span; 2],
-    /// How many the last answers are.
-    answers: u32,
-    /// When the last answer came, if an answer was awaited ever since.
-    answered_at: Option<Time>,
-}
-
-impl Gaps {
-    /// The tree begins to await an answer. The time to the first answer does not count: it depends on when other ranks
-    /// come.
-    pub(super) fn begin(&mut self) {
-        self.answered_at = None;
-    }
-
-    /// An answer has come.
-    pub(super) fn answered(&mut self, now: Time) {
-        if let Some(last) = self.answered_at.replace(now) {
-            self.longest[0] = self.longest[0].max(now.since(last));
-        }
-        self.answers += 1;
-        if self.answers == ANSWERS {
-            (self.answers, self.longest) = (0, [Span::ZERO, self.longest[0]]);
-        }
-    }
-
-    /// The longest gap between at least the last [`ANSWERS`] answers, once there were that many.
-    pub(super) fn longest(&self) -> Span {
-        self.longest[0].max(self.longest[1])
     }
 }

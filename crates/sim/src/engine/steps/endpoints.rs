@@ -47,6 +47,7 @@ impl Simulation {
     }
 
     pub(crate) fn receive_of_job(&mut self, host: NodeId, job: JobIndex, packet: Packet) {
+        self.hosts[host.index()].charge(self.fabric.now, packet.bytes);
         let Traffic { endpoints, jobs, .. } = &mut self.traffic;
         let endpoint = self.hosts[host.index()]
             .endpoints

@@ -4,7 +4,7 @@ use tributary_proto::congestion::Algorithm;
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::Span;
 
-use crate::engine::host::{Background, Noise};
+use crate::engine::host::{Background, HostCosts, Noise};
 use crate::engine::simulation::Simulation;
 use crate::engine::traffic::FlowId;
 use crate::net::Packet;
@@ -34,6 +34,11 @@ impl Simulation {
         let host = &mut self.hosts[host.index()];
         host.background.push(source);
         host.wake(&mut self.fabric);
+    }
+
+    /// Sets what packets cost each host's processor.
+    pub fn set_host_costs(&mut self, costs: HostCosts) {
+        self.hosts.iter_mut().for_each(|host| host.costs = Some(costs));
     }
 
     /// Sets the noise of a host.
@@ -124,6 +129,7 @@ impl Simulation {
     pub(crate) fn receive_segment(&mut self, host: NodeId, packet: Packet) {
         if !self.hosts[host.index()].is_silent {
             let (now, ecn) = (self.fabric.now, packet.flags.ecn());
+            self.hosts[host.index()].charge(now, packet.bytes);
             let settings = &self.settings.transports;
             let new = || Box::new(TransportHost::with_classes(settings.clone()));
             let transport = self.hosts[host.index()].transport.get_or_insert_with(new);

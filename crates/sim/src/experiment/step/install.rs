@@ -170,6 +170,9 @@ fn carrier(
     notes: &mut Vec<String>,
 ) -> Result<Carrier, String> {
     let DraftWork::Collective { kind, .. } = draft.work else { return Ok(Carrier::Flows) };
+    if section.host_path {
+        return Ok(Carrier::Flows);
+    }
     let largest = groups.iter().map(Vec::len).max().unwrap_or(1);
     let protocol = section.protocol;
     let of_one_rank = matches!(kind, StepCollective::AllGather | StepCollective::Broadcast);
@@ -332,7 +335,15 @@ fn add_flows(
             DraftWork::Collective { kind: StepCollective::Broadcast, root, bytes, .. } => {
                 Transfer::FromRoot(usize::from(*root), *bytes)
             }
-            DraftWork::Collective { bytes, .. } => Transfer::EachToEach(bytes / group.len() as u64),
+            // A flow has a byte at least, and nobody gets less than the sum.
+            DraftWork::Collective { kind, bytes, .. } => {
+                let (share, others) = (bytes.div_ceil(group.len() as u64).max(1), group.len() - 1);
+                match kind {
+                    StepCollective::AllReduce | StepCollective::Reduce => Transfer::Around(share, 2 * others),
+                    StepCollective::ReduceScatter | StepCollective::Barrier => Transfer::Around(share, others),
+                    _ => Transfer::EachToEach(share),
+                }
+            }
             DraftWork::Compute(_) => unreachable!("computations are on no stream"),
         };
         let transfers: Arc<[Transfer]> = stream.nodes.iter().map(transfer).collect();

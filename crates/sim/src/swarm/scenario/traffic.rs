@@ -121,6 +121,7 @@ impl Draw {
             groups: BTreeMap::new(),
             nodes,
             options: OptionTable::new(),
+            host_path: false,
             elements_per_packet: 256,
             rto: Timeouts::default(),
             slots: None,
