@@ -36,6 +36,8 @@ pub enum Purpose {
     Marks = 13,
     /// Who asks and who answers in an incast.
     Queries = 14,
+    /// Which seeds of a sweep a resample has.
+    Resamples = 15,
 }
 
 /// A generator.

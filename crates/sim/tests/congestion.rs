@@ -35,7 +35,7 @@ fn every_controller_carries_jobs_and_background_flows() {
 fn a_controller_that_does_not_exist_is_refused_with_those_that_do() {
     let text = "[network]\nstar = { hosts = 2 }\n[transport]\ncongestion_control = \"hope\"\n";
     let error = build(&Config::parse(text).unwrap()).map(drop).unwrap_err().to_string();
-    assert!(error.contains("no congestion_control \"hope\"; there are aimd, cubic, dctcp"), "{error}");
+    assert!(error.contains("no congestion_control \"hope\"; there are aimd, cubic, dcqcn, dctcp"), "{error}");
 }
 
 #[test]

@@ -38,3 +38,4 @@ mod trace_hashes;
 mod trace_table;
 mod traffic;
 mod training;
+mod transports;

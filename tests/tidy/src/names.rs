@@ -45,8 +45,10 @@ const LISTS: [(&str, usize); 8] = [
     ("fuzz/src/machines/mod.rs", 1),
     ("python/tributary/__init__.py", 2),
 ];
-/// Words that mean something else: where, and which. Packets in a ring; a picosecond; the command that offers a server.
-const OTHER_MEANINGS: [(&str, &str); 10] = [
+/// Words that mean something else: where, and which. Packets or processors in a ring; a picosecond; the
+/// command that offers a server.
+const OTHER_MEANINGS: [(&str, &str); 11] = [
+    ("crates/sim/src/config/foreign.rs", "ring"),
     ("crates/sim/src/net/", "ring"),
     ("crates/sim/src/net/", "ps"),
     ("dataplanes/panama/tests/bench.py", "ps"),

@@ -2,11 +2,12 @@
 //! in a round trip, and marks and losses halve it. ATP's controller (NSDI 2021, §3.4).
 
 use super::bookkeeping::{CutGuard, Real};
-use super::{Ack, Algorithm, Controller, Loss, Settings};
+use super::{Ack, Algorithm, Controller, Feedback, Loss, Settings};
 use crate::contract::time::Time;
 
 /// AIMD as a value.
-pub const ALGORITHM: Algorithm = Algorithm { name: "aimd", make: |settings| Box::new(Aimd::new(settings)) };
+pub const ALGORITHM: Algorithm =
+    Algorithm { name: "aimd", feedback: Feedback::Marks, make: |settings| Box::new(Aimd::new(settings)) };
 
 /// Which marks halve the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

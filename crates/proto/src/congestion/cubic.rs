@@ -6,11 +6,12 @@
 //! - Slow start ends at a loss alone; HyStart++ (RFC 9406) is left out.
 
 use super::bookkeeping::{CutGuard, Real};
-use super::{Ack, Algorithm, Controller, Limits, Loss};
+use super::{Ack, Algorithm, Controller, Feedback, Limits, Loss};
 use crate::contract::time::{Span, Time};
 
 /// CUBIC as a value.
-pub const ALGORITHM: Algorithm = Algorithm { name: "cubic", make: |settings| Box::new(Cubic::new(settings.limits)) };
+pub const ALGORITHM: Algorithm =
+    Algorithm { name: "cubic", feedback: Feedback::EndToEnd, make: |settings| Box::new(Cubic::new(settings.limits)) };
 
 /// How steep the cubic is, in packets per cubed second: `C` (§5).
 const STEEPNESS: f64 = 0.4;

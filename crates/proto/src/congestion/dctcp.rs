@@ -4,11 +4,12 @@
 //! A *round* ends when a transmission that was sent after the round's start is acknowledged.
 
 use super::bookkeeping::{CutGuard, MarkedShare, Real};
-use super::{Ack, Algorithm, Controller, Limits, Loss};
+use super::{Ack, Algorithm, Controller, Feedback, Limits, Loss};
 use crate::contract::time::{Span, Time};
 
 /// DCTCP as a value.
-pub const ALGORITHM: Algorithm = Algorithm { name: "dctcp", make: |settings| Box::new(Dctcp::new(settings.limits)) };
+pub const ALGORITHM: Algorithm =
+    Algorithm { name: "dctcp", feedback: Feedback::Marks, make: |settings| Box::new(Dctcp::new(settings.limits)) };
 
 /// The gain `g` with which the estimate of the marked share moves (RFC 8257 §3.3).
 pub const MARK_GAIN: f64 = 1.0 / 16.0;

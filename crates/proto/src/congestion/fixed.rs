@@ -1,12 +1,15 @@
 //! A constant window: what is under way does not depend on the network. For baselines, and for networks that are
 //! reserved.
 
-use super::{Ack, Algorithm, Controller, Loss};
+use super::{Ack, Algorithm, Controller, Feedback, Loss};
 use crate::contract::time::Time;
 
 /// The algorithm as a value.
-pub const ALGORITHM: Algorithm =
-    Algorithm { name: "fixed", make: |settings| Box::new(Fixed { packets: settings.limits.initial.into() }) };
+pub const ALGORITHM: Algorithm = Algorithm {
+    name: "fixed",
+    feedback: Feedback::EndToEnd,
+    make: |settings| Box::new(Fixed { packets: settings.limits.initial.into() }),
+};
 
 /// The controller of one sender.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

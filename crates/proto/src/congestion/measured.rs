@@ -8,12 +8,13 @@
 
 use std::hash::{Hash, Hasher};
 
-use super::{Ack, Algorithm, Controller, Loss};
+use super::{Ack, Algorithm, Controller, Feedback, Loss};
 use crate::contract::time::{Span, Time};
 
 /// The algorithm as a value.
 pub const ALGORITHM: Algorithm = Algorithm {
     name: "measured",
+    feedback: Feedback::EndToEnd,
     make: |settings| Box::new(Measured::new(settings.packet_bytes, settings.limits.max)),
 };
 

@@ -12,6 +12,7 @@
 //! | [`measured`] | as much as the measured rate and round trip need | SwitchML, Flare, parameter servers |
 //! | [`fixed`] | a constant window | the same in simulations: the whole pool |
 //! | [`swift`] | keeps the delay near a target (Swift, SIGCOMM 2020) | nobody |
+//! | [`dcqcn`], [`timely`], [`hpcc`] | set a rate: by marks, by changes of the delay, by what switches report | flows of the simulator only |
 //!
 //! A sender tells its [`Controller`] what happens to its packets, and the controller answers with a window and a pace.
 //! It counts packets, not bytes, since each sender here sends packets of one size. Senders number their *transmissions*
@@ -21,21 +22,26 @@
 //! have neither a clock nor a round trip.
 
 pub(crate) mod aimd;
+mod algorithms;
 mod bookkeeping;
 pub(crate) mod cubic;
+pub mod dcqcn;
 pub mod dctcp;
 pub(crate) mod fixed;
+pub mod hpcc;
 pub(crate) mod lead_limit;
 mod marking;
 pub(crate) mod measured;
 pub(crate) mod progress_aware;
 pub(crate) mod rank_synchronous;
 pub(crate) mod swift;
+pub mod timely;
 mod timing;
 
 use std::fmt;
 
 use self::aimd::HalveOn;
+pub use self::algorithms::{ALGORITHMS, Algorithm, Feedback, NAMES, OF_RATES, OPTION, option};
 pub use self::dctcp::Dctcp;
 pub use self::fixed::Fixed;
 pub use self::lead_limit::LeadLimit;
@@ -46,32 +52,8 @@ pub use self::rank_synchronous::{RankSynchronous, ResultAck};
 pub use self::swift::Swift;
 pub(crate) use self::timing::Pacer;
 pub use self::timing::RttEstimator;
-use crate::contract::options::{Kind, OptionSpec, Options};
+use crate::contract::options::{Kind, OptionSpec};
 use crate::contract::time::{Span, Time};
-
-/// Every algorithm that can be chosen by name.
-pub const ALGORITHMS: &[Algorithm] = &[
-    aimd::ALGORITHM,
-    cubic::ALGORITHM,
-    dctcp::ALGORITHM,
-    fixed::ALGORITHM,
-    measured::ALGORITHM,
-    progress_aware::ALGORITHM,
-    swift::ALGORITHM,
-];
-
-/// The names of [`ALGORITHMS`], for the values of an option.
-pub const NAMES: &[&str] = &names();
-
-const fn names() -> [&'static str; ALGORITHMS.len()] {
-    let mut names = [""; ALGORITHMS.len()];
-    let mut index = 0;
-    while index < names.len() {
-        names[index] = ALGORITHMS[index].name;
-        index += 1;
-    }
-    names
-}
 
 /// What a sender tells, and what it asks. All methods take constant time. Not every sender has everything to tell: a
 /// controller must do without what its sender never calls.
@@ -85,6 +67,7 @@ const fn names() -> [&'static str; ALGORITHMS.len()] {
 /// | [`on_limited`](Self::on_limited) | no | yes | no | no |
 /// | [`on_late_mark`](Self::on_late_mark) | no | no | yes | no |
 /// | [`pace_percent`](Self::pace_percent) | yes | no | no | no |
+/// | [`rate`](Self::rate), [`on_telemetry`](Self::on_telemetry) | no | no | no | yes |
 ///
 /// PANAMA tells a [`RankSynchronous`] controller instead.
 pub trait Controller: ControllerState + fmt::Debug + Send {
@@ -96,6 +79,14 @@ pub trait Controller: ControllerState + fmt::Debug + Send {
     fn pace_percent(&self) -> u64 {
         125
     }
+
+    /// How fast packets may leave, in bits per second; `None` if the window alone decides.
+    fn rate(&self) -> Option<f64> {
+        None
+    }
+
+    /// What the switches on the path wrote into the packet whose acknowledgement follows ([`Feedback::Telemetry`]).
+    fn on_telemetry(&mut self, _: &[HopRecord]) {}
 
     /// An acknowledgement has come, perhaps with marks.
     fn on_ack(&mut self, ack: &Ack);
@@ -167,6 +158,22 @@ pub struct Loss {
     pub next: u64,
 }
 
+/// The most switches on a path that write a [`HopRecord`]: those of a fat tree of three levels.
+pub const MAX_HOPS: usize = 5;
+
+/// What a switch writes into a packet that it sends on (in-band network telemetry).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct HopRecord {
+    /// The bytes that wait in the output queue.
+    pub queued_bytes: u32,
+    /// The bytes that the link has sent with this packet, modulo 2^32.
+    pub sent_bytes: u32,
+    /// When the packet has left.
+    pub left_at: Time,
+    /// The link's rate, in bits per second.
+    pub rate: u64,
+}
+
 /// Bounds of a window, in packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Limits {
@@ -189,6 +196,10 @@ pub struct Settings {
     pub packet_bytes: usize,
     /// The round trip that controllers aim for which measure delay.
     pub target_delay: Span,
+    /// The rate of the sender's link, in bits per second.
+    pub line_rate: u64,
+    /// The longest round trip in the network without queues.
+    pub base_rtt: Span,
     /// Which marks halve [`aimd`]'s window.
     pub halve_on: HalveOn,
     /// How [`progress_aware`] cuts.
@@ -207,59 +218,13 @@ impl Settings {
             increase: 1,
             packet_bytes: 1500,
             target_delay: SIMULATED_TARGET_DELAY,
+            line_rate: 100_000_000_000,
+            base_rtt: Span::from_micros(10),
             halve_on: HalveOn::Any,
             cut_rule: CutRule::Plain,
             always_doubles: false,
             first_alpha_permille: 0,
         }
-    }
-}
-
-/// An algorithm as a value.
-#[derive(Clone, Copy)]
-pub struct Algorithm {
-    /// Its name in options and files.
-    pub name: &'static str,
-    /// Makes the controller of one sender.
-    pub make: fn(&Settings) -> Box<dyn Controller>,
-}
-
-impl Algorithm {
-    /// The algorithm with this name.
-    pub fn named(name: &str) -> Option<&'static Algorithm> {
-        ALGORITHMS.iter().find(|algorithm| algorithm.name == name)
-    }
-
-    /// The algorithm that a job's members have chosen with [`option`].
-    pub fn chosen(options: &Options) -> &'static Algorithm {
-        Algorithm::named(options.choice(OPTION)).expect("the option's values are the algorithms' names")
-    }
-}
-
-impl PartialEq for Algorithm {
-    fn eq(&self, other: &Algorithm) -> bool {
-        self.name == other.name
-    }
-}
-
-impl Eq for Algorithm {}
-
-impl fmt::Debug for Algorithm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
-    }
-}
-
-/// The name of the option that chooses the algorithm.
-pub const OPTION: &str = "congestion_control";
-
-/// The option that chooses the algorithm.
-pub const fn option(default: &'static str) -> OptionSpec {
-    OptionSpec {
-        name: OPTION,
-        kind: Kind::Choice(NAMES),
-        default,
-        help: "the algorithm that decides how many packets are under way",
     }
 }
 
@@ -323,7 +288,7 @@ mod tests {
 
     #[test]
     fn every_algorithm_keeps_within_its_limits_whatever_comes() {
-        for algorithm in ALGORITHMS {
+        for algorithm in ALGORITHMS.iter().chain(OF_RATES) {
             let mut controller = (algorithm.make)(&Settings::new(LIMITS));
             let mut now = Time::ZERO;
             for step in 0..20_000u64 {
@@ -345,18 +310,11 @@ mod tests {
                     40 => controller.on_late_mark(),
                     _ => controller.on_ack(&ack),
                 }
+                let rate = controller.rate().unwrap_or(1.0);
+                assert!((1.0..=100e9).contains(&rate), "{algorithm:?}: {rate} bit/s");
                 let window = controller.window();
                 assert!((1..=u64::from(LIMITS.max)).contains(&window), "{algorithm:?}: {window} packets");
             }
         }
-    }
-
-    #[test]
-    fn an_algorithm_is_found_by_its_name() {
-        for algorithm in ALGORITHMS {
-            assert_eq!(Algorithm::named(algorithm.name), Some(algorithm));
-        }
-        assert_eq!(Algorithm::named("hope"), None);
-        assert_eq!(NAMES.len(), ALGORITHMS.len());
     }
 }

@@ -2,12 +2,15 @@
 //! straggler, and so makes way for it. PA-ATP's CWD (section III-B2), clocked by acknowledgements of gradients.
 
 use super::bookkeeping::{CutGuard, MarkedShare, Real};
-use super::{Ack, Algorithm, Controller, Loss, Progress, Settings};
+use super::{Ack, Algorithm, Controller, Feedback, Loss, Progress, Settings};
 use crate::contract::time::Time;
 
 /// The algorithm as a value.
-pub const ALGORITHM: Algorithm =
-    Algorithm { name: "progress_aware", make: |settings| Box::new(ProgressAware::new(settings)) };
+pub const ALGORITHM: Algorithm = Algorithm {
+    name: "progress_aware",
+    feedback: Feedback::Marks,
+    make: |settings| Box::new(ProgressAware::new(settings)),
+};
 
 /// The weight `f` of a round's marks (section V-A).
 const MARK_WEIGHT: f64 = 0.125;

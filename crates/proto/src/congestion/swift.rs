@@ -14,11 +14,12 @@
 //! Where results are the acknowledgements, a round trip includes the wait for the slowest rank.
 
 use super::bookkeeping::Real;
-use super::{Ack, Algorithm, Controller, Loss, Settings};
+use super::{Ack, Algorithm, Controller, Feedback, Loss, Settings};
 use crate::contract::time::{Span, Time};
 
 /// The algorithm as a value.
-pub const ALGORITHM: Algorithm = Algorithm { name: "swift", make: |settings| Box::new(Swift::new(settings)) };
+pub const ALGORITHM: Algorithm =
+    Algorithm { name: "swift", feedback: Feedback::EndToEnd, make: |settings| Box::new(Swift::new(settings)) };
 
 /// How strongly an excess of delay cuts: `beta` of Algorithm 1.
 const BETA: f64 = 0.8;

@@ -10,7 +10,7 @@ use tributary_proto::contract::packet::Ecn;
 use tributary_proto::contract::time::{Span, Time};
 
 use super::packets::{Location, Name, PacketChecker, in_order, name};
-use crate::net::{LossCause, Packet, PacketEvent, TraceEvent};
+use crate::net::{LossCause, Packet, PacketEvent, SharedBuffer, TraceEvent};
 use crate::topology::{Graph, LinkId, LinkSpec};
 
 /// A packet in a queue or on a wire.
@@ -23,6 +23,8 @@ struct Waiting {
 
 struct State {
     spec: LinkSpec,
+    /// The node at the near end.
+    from: NodeId,
     /// Propagation and the latency of the node at the far end.
     delay: Span,
     /// True for a host's NIC, whose queue is not checked.
@@ -33,14 +35,19 @@ struct State {
 }
 
 /// All links.
-pub struct LinkChecker(Vec<State>);
+pub struct LinkChecker {
+    links: Vec<State>,
+    /// The buffer that a switch's queues share.
+    shared: Option<SharedBuffer>,
+}
 
 impl LinkChecker {
-    pub fn new(graph: &Graph) -> LinkChecker {
+    pub fn new(graph: &Graph, shared: Option<SharedBuffer>) -> LinkChecker {
         let state = |link: u32, spec: LinkSpec| {
             let (from, to) = graph.ends(LinkId(link));
             State {
                 spec,
+                from,
                 delay: spec.delay + graph.latency(to),
                 of_host: graph.switch_index(from).is_none(),
                 last_end: Time::ZERO,
@@ -52,17 +59,27 @@ impl LinkChecker {
             let link = 2 * index as u32;
             [state(link, edge.a_to_b), state(link + 1, edge.b_to_a)]
         });
-        LinkChecker(links.collect())
+        LinkChecker { links: links.collect(), shared }
     }
 
     pub fn check(&mut self, event: &TraceEvent, packets: &PacketChecker, sentences: &mut Vec<String>) {
         match event.kind {
-            PacketEvent::Enqueued { link, start, end } => self.0[link.index()].joined(event, start, end, sentences),
-            PacketEvent::Arrived { link } if in_order(event) => self.0[link.index()].left(event, sentences),
-            PacketEvent::Reordered { link } => self.0[link.index()].left(event, sentences),
+            PacketEvent::Enqueued { link, start, end } => self.links[link.index()].joined(event, start, end, sentences),
+            PacketEvent::Arrived { link } if in_order(event) => self.links[link.index()].left(event, sentences),
+            PacketEvent::Reordered { link } => self.links[link.index()].left(event, sentences),
             PacketEvent::Lost { link: Some(link), cause } => self.lost(event, link, cause, packets, sentences),
             _ => {}
         }
+    }
+
+    /// True if the shared buffer of a switch takes no packet for a queue that holds `own` bytes.
+    fn is_shared_full(&mut self, node: NodeId, own: u64, event: &TraceEvent) -> bool {
+        let Some(SharedBuffer { bytes, alpha }) = self.shared else { return false };
+        let queues = self.links.iter_mut().filter(|link| link.from == node);
+        // Each queue's packet in transmission is rounded down to a byte.
+        let used: u64 = queues.map(|link| link.queued_bytes(event.time) + 1).sum();
+        let free = bytes.saturating_sub(used);
+        u64::from(event.packet.bytes) > free || own as f64 + 1.0 >= alpha * free as f64
     }
 
     fn lost(
@@ -73,11 +90,13 @@ impl LinkChecker {
         packets: &PacketChecker,
         sentences: &mut Vec<String>,
     ) {
-        let state = &mut self.0[link.index()];
+        let state = &mut self.links[link.index()];
         if cause == LossCause::QueueFull {
             // The rest of the packet in transmission is rounded down to a byte.
             let queued = state.queued_bytes(event.time) + u64::from(event.packet.bytes);
-            if queued < state.spec.queue_bytes {
+            let (own, most, from) = (queued - u64::from(event.packet.bytes), state.spec.queue_bytes, state.from);
+            let is_full = queued >= most || self.is_shared_full(from, own, event);
+            if !is_full {
                 sentences.push(format!("lost to a full queue that holds only {queued} bytes"));
             }
         } else if !packets.is_at(&event.packet, Location::At(event.node)) && in_order(event) {

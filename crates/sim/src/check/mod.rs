@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use self::links::{LinkChecker, LosslessChecker};
 use self::packets::PacketChecker;
-use crate::net::{TraceEvent, Tracer};
+use crate::net::{SharedBuffer, TraceEvent, Tracer};
 use crate::topology::Graph;
 
 /// A broken rule.
@@ -81,12 +81,18 @@ impl Checker {
         let findings = Findings::default();
         let checker = Checker {
             packets: PacketChecker::default(),
-            links: LinkChecker::new(graph),
+            links: LinkChecker::new(graph, None),
             lossless: None,
             findings: findings.clone(),
             last: Default::default(),
         };
         (checker, findings)
+    }
+
+    /// The same for switches whose queues may share a buffer.
+    pub fn sharing(graph: &Graph, shared: Option<SharedBuffer>) -> (Checker, Findings) {
+        let (checker, findings) = Checker::new(graph);
+        (Checker { links: LinkChecker::new(graph, shared), ..checker }, findings)
     }
 
     /// The same for a network that must drop no packet.

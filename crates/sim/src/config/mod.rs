@@ -3,6 +3,7 @@
 //! Unknown keys and impossible values are errors of one sentence. `docs/simulator-reference.md` shows every key.
 
 mod cores;
+mod foreign;
 mod job;
 mod keys;
 mod names;
@@ -19,6 +20,7 @@ use tributary_control::config::OptionTable;
 use tributary_proto::contract::time::Span;
 
 pub use cores::{AcceleratorSection, CoresSection, Full, SubsetName};
+pub use foreign::network_of;
 pub use job::{
     CollectiveKind, ExpressionSource, JobSection, OperatorSource, ParameterServers, RootChoice, ServerWord,
     StragglerSection, Timeouts,

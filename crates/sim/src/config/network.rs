@@ -7,7 +7,7 @@ use super::shape::{ClosShape, DumbbellShape, GraphShape, LeafSpineShape, LinkOve
 use super::{Bytes, DataRate, Duration, Share};
 use super::{ConfigError, invalid};
 use crate::engine::Holds;
-use crate::net::{Charges, Framing, LosslessSpec, headroom};
+use crate::net::{Charges, Framing, LosslessSpec, SharedBuffer, headroom};
 use crate::routing::Balancing;
 use crate::topology::{Clos, Graph, dumbbell, leaf_spine, star};
 use crate::topology::{LinkSpec, Rate};
@@ -40,6 +40,12 @@ pub struct Network {
     /// The size of each output queue of a switch.
     #[serde(default = "defaults::queue")]
     pub queue: Bytes,
+    /// The buffer that all output queues of a switch share, with dynamic thresholds; if left out, each queue has its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_buffer: Option<Bytes>,
+    /// How long a queue may be in a shared buffer, in times of what is free; 1 if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_alpha: Option<f64>,
     /// A packet is marked if it finds more than this in a queue; if left out, no packet is marked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mark_above: Option<Bytes>,
@@ -234,6 +240,30 @@ impl Network {
             }
         }
         Ok(Some(LosslessSpec { xoff, xon, charges: section.charges }))
+    }
+
+    /// The buffer that a switch's queues share.
+    pub fn shared_buffer(&self) -> Result<Option<SharedBuffer>, ConfigError> {
+        let Some(Bytes(bytes)) = self.shared_buffer else {
+            return match self.shared_alpha {
+                None => Ok(None),
+                Some(_) => Err(invalid("shared_alpha is for switches with a shared_buffer")),
+            };
+        };
+        let alpha = self.shared_alpha.unwrap_or(1.0);
+        if self.lossless.is_some() {
+            return Err(invalid(
+                "shared_buffer drops what is beyond its thresholds, and lossless switches drop nothing: leave one of the \
+                 two out",
+            ));
+        }
+        if bytes < FULL_PACKET || !(alpha > 0.0 && alpha <= 1e6) {
+            return Err(invalid(format!(
+                "shared_buffer holds at least a packet of {FULL_PACKET} bytes, and shared_alpha is above 0 and at most \
+                 1,000,000"
+            )));
+        }
+        Ok(Some(SharedBuffer { bytes, alpha }))
     }
 
     /// How switches choose among paths: for jobs' packets, and for others'.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::job::Timeouts;
 use super::names::{Hosts, NodeName, Placement};
 use super::{Bytes, DataRate, Duration, Share};
+use crate::transport::Recovery;
 use crate::workload::FlowSizes;
 
 /// `[[traffic]]`: other traffic on the network.
@@ -30,6 +31,9 @@ pub struct TrafficSection {
     /// The transport; flows that arrive at random always use DCTCP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transport: Option<Transport>,
+    /// The transport's properties for this pattern's flows; what is left out is as in `[transport]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transport_settings: Option<TransportSection>,
     /// Bytes of a message: with framing or, under DCTCP, of data alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<Bytes>,
@@ -85,6 +89,7 @@ impl TrafficSection {
             from: None,
             to: None,
             transport: None,
+            transport_settings: None,
             message: None,
             sizes: None,
             flows: None,
@@ -147,7 +152,7 @@ pub enum Transport {
     Dctcp,
 }
 
-/// `[transport]`: the properties of all flows under DCTCP.
+/// `[transport]`: the properties of flows under a transport.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TransportSection {
@@ -157,12 +162,18 @@ pub struct TransportSection {
     /// The first window of a flow in packets; 10 if left out (RFC 6928).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initial_window: Option<u32>,
-    /// The congestion controller of flows; DCTCP if left out.
+    /// The congestion controller of flows, or the rate controller; DCTCP if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub congestion_control: Option<String>,
     /// The round trip that delay-based controllers aim for; 50 us if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_delay: Option<Duration>,
+    /// The longest round trip without queues, as hpcc needs it; computed if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base_rtt: Option<Duration>,
+    /// What flows do about losses; `selective` if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<Recovery>,
     /// Retransmission timeouts; if left out, 10 ms at first and at least, as in the paper.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rto: Option<Timeouts>,
@@ -170,6 +181,22 @@ pub struct TransportSection {
     /// keeps its path, and 64 if its packets take several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reordering: Option<u16>,
+}
+
+impl TransportSection {
+    /// These properties, and those of `other` where they are left out.
+    pub fn or(&self, other: &TransportSection) -> TransportSection {
+        TransportSection {
+            packet: self.packet.or(other.packet),
+            initial_window: self.initial_window.or(other.initial_window),
+            congestion_control: self.congestion_control.clone().or_else(|| other.congestion_control.clone()),
+            target_delay: self.target_delay.or(other.target_delay),
+            base_rtt: self.base_rtt.or(other.base_rtt),
+            recovery: self.recovery.or(other.recovery),
+            rto: self.rto.or(other.rto),
+            reordering: self.reordering.or(other.reordering),
+        }
+    }
 }
 
 /// The kinds of traffic.

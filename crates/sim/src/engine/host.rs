@@ -13,7 +13,7 @@ use crate::events::{EventId, EventKind};
 use crate::net::{Fabric, Packet, PacketFlags, PayloadId};
 use crate::rng::Rng;
 use crate::topology::LinkId;
-use crate::transport::{HEADER_LEN, TransportHost};
+use crate::transport::{LONGEST_HEADER, TransportHost};
 use crate::workload::{Stream, Uniform};
 
 const NEVER: Time = Time(u64::MAX);
@@ -253,6 +253,9 @@ impl HostNode {
                 if let Some(packet) = self.next_segment(fabric) {
                     return Ok(packet);
                 }
+                if let Some(time) = self.transport.as_ref().and_then(|transport| transport.next_paced()) {
+                    wake = wake.min(time);
+                }
             } else {
                 let source = &mut self.background[sender - endpoints - 2];
                 match source.poll(fabric.now) {
@@ -268,12 +271,13 @@ impl HostNode {
     }
 
     fn next_segment(&mut self, fabric: &mut Fabric) -> Option<Packet> {
-        let mut header = [0; HEADER_LEN];
+        let mut header = [0; LONGEST_HEADER];
         let outgoing = self.transport.as_mut()?.poll_transmit(fabric.now, &mut header)?;
         let flow = FlowId::of_transport(outgoing.flow);
         let packet = self.plain_packet(fabric, outgoing.to, flow, fabric.framing.bytes_on_link(outgoing.wire_len));
-        let payload = fabric.payloads.store(&header, outgoing.wire_len);
-        Some(Packet { payload, flags: PacketFlags::new(outgoing.ecn, 0), lane: outgoing.lane, ..packet })
+        let payload = fabric.payloads.store(&header[..outgoing.header_len], outgoing.wire_len);
+        let flags = PacketFlags::new(outgoing.ecn, 0).with_records(outgoing.takes_records);
+        Some(Packet { payload, flags, lane: outgoing.lane, ..packet })
     }
 
     #[inline]

@@ -5,6 +5,8 @@
 //! endpoint is prefetched, then its machine, then what the machine has on the heap, and at last, when the packet's own
 //! memory is there, the packet's slot.
 
+use std::sync::Arc;
+
 use tributary_control::trees::TreePlanner;
 use tributary_numeric::prefetch;
 use tributary_proto::contract::host::Upcoming;
@@ -23,7 +25,7 @@ use super::step_graph::StepGraphs;
 use super::switch::SwitchNode;
 use super::traffic::{FlowId, Traffic};
 use crate::events::{Event, EventId, EventKind, TimerTable};
-use crate::net::{Fabric, Framing, LosslessSpec, Origin, Packet};
+use crate::net::{Fabric, Framing, LosslessSpec, Origin, Packet, SharedBuffer};
 use crate::routing::{Balancing, Chooser, Table, default_divisors};
 use crate::topology::{Graph, LinkId};
 use crate::transport::TransportSettings;
@@ -36,7 +38,7 @@ const HEAPS_AHEAD: usize = 4;
 const SLOTS_AHEAD: usize = 1;
 
 /// The settings of a simulation besides its graph.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// The seed of everything random.
     pub seed: u64,
@@ -48,8 +50,10 @@ pub struct Settings {
     pub framing: Framing,
     /// When PAUSE keeps queues from overflowing; `None` if there is no PAUSE.
     pub lossless: Option<LosslessSpec>,
-    /// The common settings of flows under DCTCP.
-    pub transport: TransportSettings,
+    /// The buffer that a switch's queues share; `None` if each has its own.
+    pub shared_buffer: Option<SharedBuffer>,
+    /// The settings of flows, by class: 0 is that of `[transport]`, others belong to patterns with settings of their own.
+    pub transports: Arc<[TransportSettings]>,
     /// The settings of memory that a protocol's jobs share in a switch.
     pub shared: SharedSettings,
     /// What packets pass before a switch's programs, if that takes time.
@@ -64,7 +68,8 @@ impl Default for Settings {
             nic_bytes: 16 << 10,
             framing: Framing::ETHERNET,
             lossless: None,
-            transport: TransportSettings::default(),
+            shared_buffer: None,
+            transports: [TransportSettings::default()].into(),
             shared: SharedSettings::default(),
             accelerator: None,
         }
@@ -103,6 +108,7 @@ impl Simulation {
     pub fn new(graph: Graph, settings: Settings) -> Simulation {
         let mut fabric = Fabric::new(&graph, settings.framing, settings.seed);
         settings.lossless.into_iter().for_each(|spec| fabric.set_lossless(spec, &graph));
+        settings.shared_buffer.into_iter().for_each(|buffer| fabric.set_shared_buffer(buffer, &graph));
         let hosts = (0..graph.hosts()).map(|host| HostNode::new(NodeId(host), &fabric, settings.nic_bytes)).collect();
         let table = Table::new(&graph, |_| true);
         let names = (0..graph.nodes() as u32).map(|node| graph.name(NodeId(node))).collect();

@@ -282,6 +282,7 @@ impl Forwarding {
         }
         let port = self.chooser.choose(fabric, self.node, ports, &packet);
         let link = fabric.port(self.node, port);
+        let packet = if packet.flags.takes_records() { fabric.stamp(link, packet) } else { packet };
         fabric.send_of(origin, link, packet);
     }
 

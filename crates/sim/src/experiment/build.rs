@@ -6,7 +6,8 @@ use tributary_proto::contract::time::{Span, Time};
 use super::faults;
 use super::hosts::{Allocation, Servers, servers};
 use super::plan::{job_plan, switch_options};
-use super::traffic::{add_traffic, transport};
+use super::traffic::add_traffic;
+use super::transport::transports;
 use super::{step, training};
 use crate::config::{Config, ConfigError, Duration, HostCostSection, Hosts, JobSection, StragglerSection, invalid};
 use crate::engine::{Accelerator, HostCosts, JobPlan, Noise, Settings, SharedSettings, Simulation};
@@ -27,7 +28,8 @@ pub fn build(config: &Config) -> Result<Simulation, ConfigError> {
         nic_bytes: config.network.nic_queue.0,
         framing: config.network.framing()?,
         lossless: config.network.lossless(&graph)?,
-        transport: transport(config)?,
+        shared_buffer: config.network.shared_buffer()?,
+        transports: transports(config, &graph)?.into(),
         shared: shared(config)?,
         accelerator: accelerator(config, &graph)?,
     };

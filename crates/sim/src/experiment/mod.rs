@@ -10,6 +10,7 @@ mod step;
 mod threads;
 mod traffic;
 mod training;
+mod transport;
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -17,7 +18,6 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use tributary_proto::congestion::dctcp;
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
 
@@ -215,13 +215,12 @@ fn has_equal_paths(graph: &Graph) -> bool {
 
 /// DCTCP without marks is a sender that only losses slow down.
 fn marks(config: &Config, graph: &Graph) -> Option<String> {
-    let of_marks = config.transport.congestion_control.as_deref().is_none_or(|name| name == dctcp::ALGORITHM.name);
-    let uses_it = config.traffic.iter().any(|section| {
+    let uses_it = config.traffic.iter().enumerate().any(|(index, section)| {
         let is_reliable = !matches!(section.pattern, Pattern::Permutation | Pattern::Uniform | Pattern::Stream);
-        section.load.0 > 0.0 && (is_reliable || section.transport == Some(Transport::Dctcp))
+        let has_flows = section.load.0 > 0.0 && (is_reliable || section.transport == Some(Transport::Dctcp));
+        has_flows && transport::uses_dctcp(config, index)
     });
-    let is_marked = graph.edges().iter().any(|edge| edge.a_to_b.mark_bytes.or(edge.b_to_a.mark_bytes).is_some());
-    (of_marks && uses_it && !is_marked).then(|| {
+    (uses_it && !transport::has_marks(graph)).then(|| {
         "flows run under DCTCP and no queue marks packets, so that only losses slow them down: set mark_above in \
          [network], as in \"100 kB\" at 10 Gbit/s"
             .to_string()

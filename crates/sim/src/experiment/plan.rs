@@ -76,7 +76,8 @@ pub(super) fn plan_without_hosts(
         )));
     }
     let packet = packet_bytes(section, config)?;
-    let smallest = graph.edges().iter().map(|edge| edge.a_to_b.queue_bytes.min(edge.b_to_a.queue_bytes)).min();
+    let queues = graph.edges().iter().map(|edge| edge.a_to_b.queue_bytes.min(edge.b_to_a.queue_bytes));
+    let smallest = queues.chain(config.network.shared_buffer.map(|shared| shared.0)).min();
     if smallest.is_some_and(|queue| queue < packet) {
         return Err(invalid(format!(
             "{name}: its packets of {packet} bytes fit into no queue of {} bytes",

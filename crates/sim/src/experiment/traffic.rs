@@ -2,62 +2,20 @@
 
 use std::fs;
 
-use tributary_proto::congestion::{self, Algorithm};
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
 
 use super::hosts::Allocation;
+use super::transport::class;
 use crate::config::{
-    Bytes, Config, ConfigError, Flows, Hosts, NodeName, OneFlow, Pattern, Routing, Sizes, TrafficSection, Transport,
-    invalid,
+    Bytes, Config, ConfigError, Flows, Hosts, NodeName, OneFlow, Pattern, Sizes, TrafficSection, Transport, invalid,
 };
 use crate::engine::{Background, Simulation};
-use crate::transport::TransportSettings;
+use crate::transport::Kind;
 use crate::workload::{
     FlowList, FlowSource, ListedFlow, PoissonGroup, Queries, SizeTable, Stream, UniformGroup, all_to_all, permutation,
     read_flows,
 };
-
-/// The reordering threshold of flows whose packets take several paths.
-const SPRAYED_REORDERING: u16 = 64;
-/// A packet with its headers must fit into 65,535 bytes.
-const MAX_PACKET_BYTES: u64 = 60_000;
-
-/// The common settings of flows under DCTCP.
-pub fn transport(config: &Config) -> Result<TransportSettings, ConfigError> {
-    let (section, defaults) = (&config.transport, TransportSettings::default());
-    let packet_bytes = section.packet.map_or(u64::from(defaults.packet_bytes), |packet| packet.0);
-    if !(1..=MAX_PACKET_BYTES).contains(&packet_bytes) {
-        return Err(invalid(format!(
-            "transport: packet = {packet_bytes} is not a packet size: 1 to 60,000 bytes are possible"
-        )));
-    }
-    let timers = section.rto.map_or(defaults.timers, |rto| rto.timers());
-    if timers.min_rto > timers.max_rto || timers.min_rto == Span::ZERO || timers.initial_rto == Span::ZERO {
-        return Err(invalid("transport: rto.initial and rto.min must be above 0, and rto.min at most rto.max"));
-    }
-    let initial_window = section.initial_window.unwrap_or(defaults.initial_window);
-    if initial_window == 0 || section.reordering == Some(0) {
-        return Err(invalid("transport: initial_window and reordering must be at least 1"));
-    }
-    let congestion_control = match &section.congestion_control {
-        None => defaults.congestion_control,
-        Some(name) => Algorithm::named(name).ok_or_else(|| {
-            let known = congestion::NAMES.join(", ");
-            invalid(format!("transport: there is no congestion_control \"{name}\"; there are {known}"))
-        })?,
-    };
-    let target_delay = section.target_delay.map_or(defaults.target_delay, |delay| delay.0);
-    let reordering =
-        section.reordering.unwrap_or(match config.network.background_routing.unwrap_or(config.network.routing) {
-            Routing::Ecmp | Routing::Flowlet => defaults.reordering,
-            Routing::RoundRobin | Routing::Random | Routing::LeastQueued | Routing::DefaultUnlessHalfFull => {
-                SPRAYED_REORDERING
-            }
-        });
-    let packet_bytes = packet_bytes as u16;
-    Ok(TransportSettings { packet_bytes, initial_window, congestion_control, target_delay, timers, reordering })
-}
 
 /// The senders and the receivers; the same hosts if a section does not name two sets.
 struct Peers {
@@ -98,16 +56,16 @@ pub fn add_traffic(
     let error = |sentence: &str| invalid(format!("traffic {index}: {sentence}"));
     check_keys(config, section).map_err(error)?;
     if section.pattern == Pattern::List {
-        return listed(simulation, config, section).map_err(|why| error(&why));
+        return listed(simulation, config, index, section).map_err(|why| error(&why));
     }
     let peers = Peers::take(index, section, hosts)?;
-    let (members, seed) = (&peers.senders, config.seed ^ index as u64);
+    let (members, seed, class) = (&peers.senders, config.seed ^ index as u64, class(config, index));
     let pattern = || u8::try_from(index).map_err(|_| error("at most 256 patterns fit"));
     // A load of 0, such as the first point of a sweep: its hosts are taken, and send nothing.
     let is_silent = section.load.0 == 0.0;
     match (section.pattern, section.transport) {
         (Pattern::Permutation, Some(Transport::Dctcp)) => {
-            reliable_permutation(simulation, section, members, seed).map_err(|why| error(&why))?;
+            reliable_permutation(simulation, section, members, seed, class).map_err(|why| error(&why))?;
         }
         (Pattern::Permutation, _) => {
             let (packet, bytes) = plain(section).map_err(|why| error(&why))?;
@@ -132,17 +90,17 @@ pub fn add_traffic(
         }
         (Pattern::Incast, _) => {
             let flows = incast(config, index, section, peers);
-            flows.and_then(|flows| begin(simulation, config, flows)).map_err(|why| error(&why))?;
+            flows.and_then(|flows| begin(simulation, config, index, flows)).map_err(|why| error(&why))?;
         }
         (Pattern::AllToAll, _) => {
             let flows = message(section, 1).map(|bytes| all_to_all(members, bytes, Time::ZERO + section.start.0));
-            flows.and_then(|flows| begin(simulation, config, flows)).map_err(|why| error(&why))?;
+            flows.and_then(|flows| begin(simulation, config, index, flows)).map_err(|why| error(&why))?;
         }
         (Pattern::Poisson, _) => {
             let group = poisson(config, section, peers).map_err(|why| error(&why))?;
             let sources = if is_silent { Vec::new() } else { group.sources(config.seed, index as u64) };
             for (host, source) in sources {
-                simulation.add_flow_source(host, FlowSource::Poisson(source));
+                simulation.add_flow_source_of(host, FlowSource::Poisson(source), class);
             }
         }
     }
@@ -155,20 +113,22 @@ fn reliable_permutation(
     section: &TrafficSection,
     members: &[NodeId],
     seed: u64,
+    class: u8,
 ) -> Result<(), String> {
     let bytes = message(section, 1)?;
     if section.start.0 > Span::ZERO {
         return Err("a permutation under DCTCP begins at once: leave start out".into());
     }
     let mut pairs = permutation(members, seed);
-    match pairs.all(|(from, to)| simulation.start_flow(from, to, bytes).is_some()) {
+    let kind = Kind { awaited: true, class, ..Kind::default() };
+    match pairs.all(|(from, to)| simulation.begin_flow(from, to, bytes, kind).is_some()) {
         true => Ok(()),
         false => Err("the message has more than 2^32 - 1 packets".into()),
     }
 }
 
 /// Flows that the file lists, or another file.
-fn listed(simulation: &mut Simulation, config: &Config, section: &TrafficSection) -> Result<(), String> {
+fn listed(simulation: &mut Simulation, config: &Config, index: usize, section: &TrafficSection) -> Result<(), String> {
     let flows = match &section.flows {
         None => return Err("a list needs flows: a file, or a list of { from, to, bytes, at }".into()),
         Some(Flows::Here(flows)) => flows.iter().map(one_flow).collect::<Result<Vec<_>, _>>()?,
@@ -187,17 +147,17 @@ fn listed(simulation: &mut Simulation, config: &Config, section: &TrafficSection
             return Err(format!("a flow goes from host {from} to itself"));
         }
     }
-    begin(simulation, config, flows)
+    begin(simulation, config, index, flows)
 }
 
 /// Gives flows to their senders.
-fn begin(simulation: &mut Simulation, config: &Config, flows: Vec<ListedFlow>) -> Result<(), String> {
-    let packet = transport(config).map_err(|error| error.to_string())?.packet_bytes;
+fn begin(simulation: &mut Simulation, config: &Config, index: usize, flows: Vec<ListedFlow>) -> Result<(), String> {
+    let packet = simulation.packet_bytes(class(config, index));
     if let Some(flow) = flows.iter().find(|flow| flow.bytes.div_ceil(packet.into()) > u64::from(u32::MAX)) {
         return Err(format!("a flow of {} bytes has more than 2^32 - 1 packets", flow.bytes));
     }
     for (host, list) in FlowList::sources(flows) {
-        simulation.add_flow_source(host, FlowSource::List(list));
+        simulation.add_flow_source_of(host, FlowSource::List(list), class(config, index));
     }
     Ok(())
 }
@@ -277,6 +237,14 @@ fn check_keys(config: &Config, section: &TrafficSection) -> Result<(), &'static 
         return Err(
             "a list says by itself who sends how much, under DCTCP: leave hosts, load, message and transport out",
         );
+    }
+    let has_no_transport = match section.pattern {
+        Pattern::Uniform | Pattern::Stream => true,
+        Pattern::Permutation => section.transport != Some(Transport::Dctcp),
+        Pattern::Poisson | Pattern::Incast | Pattern::AllToAll | Pattern::List => false,
+    };
+    if has_no_transport && section.transport_settings.is_some() {
+        return Err("transport_settings is for flows under a transport, which these packets do not have");
     }
     if section.scale == 0 || (section.sizes.is_none() && (section.scale > 1 || section.between.is_some())) {
         return Err("scale, at least 1, and between are for flows that have sizes");

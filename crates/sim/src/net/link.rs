@@ -57,10 +57,12 @@ pub struct Link {
     pub to: NodeId,
     /// The port at which packets come in there.
     pub to_port: u16,
-    /// True if packets need more care than queueing: the link may lose them, or is down.
+    /// True if packets need more care than queueing: the link may lose them, is down, or shares a buffer.
     pub faulty: bool,
     /// True if no packet gets through.
     pub down: bool,
+    /// True if its queue is part of a switch's shared buffer.
+    pub(super) shares_buffer: bool,
     /// True if another thread runs the node at the far end.
     pub(super) crosses: bool,
     marks: u64,
@@ -107,6 +109,7 @@ impl Link {
             to_port,
             faulty: false,
             down: false,
+            shares_buffer: false,
             crosses: false,
             marks: 0,
             max_backlog: Span::ZERO,
@@ -305,6 +308,11 @@ impl Link {
     #[inline]
     pub fn queued_bytes(&self, now: Time) -> u64 {
         self.bytes_of(self.backlog(now))
+    }
+
+    /// Bits per second.
+    pub fn rate(&self) -> u64 {
+        (8e12 * 65_536.0 / self.ps_per_byte as f64).round() as u64
     }
 
     fn bytes_of(&self, span: Span) -> u64 {

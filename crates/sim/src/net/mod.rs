@@ -7,8 +7,10 @@ mod link;
 mod lossless;
 mod packet;
 mod payload;
+mod telemetry;
 mod trace;
 
+pub use fabric::buffers::SharedBuffer;
 pub use fabric::faults::{ImpairmentSpec, LinkImpairment};
 pub(crate) use fabric::partition::{Outbox, Partition};
 pub(crate) use fabric::{Fabric, Queues};
@@ -18,4 +20,5 @@ pub use lossless::{LosslessSpec, headroom};
 pub use packet::{Framing, Packet};
 pub(crate) use packet::{JOB_FLOW, PacketFlags};
 pub use payload::PayloadId;
+pub(crate) use telemetry::{RECORDS_LEN, RECORDS_ON_LINKS, Records};
 pub use trace::{LossCause, PacketEvent, TraceEvent, Tracer};

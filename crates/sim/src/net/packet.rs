@@ -16,6 +16,7 @@ impl PacketFlags {
     const MARKED: u8 = 2;
     const PRIORITY_SHIFT: u32 = 2;
     const EVERY_HOP: u8 = 1 << 5;
+    const RECORDS: u8 = 1 << 6;
 
     /// Flags of a packet of this priority, 0 to 7.
     pub fn new(ecn: Ecn, priority: u8) -> PacketFlags {
@@ -33,6 +34,17 @@ impl PacketFlags {
     #[inline]
     pub fn every_hop(self) -> bool {
         self.0 & PacketFlags::EVERY_HOP != 0
+    }
+
+    /// The same flags, for a packet into which switches write records, or not.
+    pub fn with_records(self, records: bool) -> PacketFlags {
+        PacketFlags(self.0 & !PacketFlags::RECORDS | if records { PacketFlags::RECORDS } else { 0 })
+    }
+
+    /// True if switches write records into the packet.
+    #[inline]
+    pub fn takes_records(self) -> bool {
+        self.0 & PacketFlags::RECORDS != 0
     }
 
     /// The congestion bits.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::flows::flows_under;
+use super::flows::{self, flows_under};
 use super::{CoresSample, LinkSample, Report, Samples, steps};
 use crate::cores::steps::Kind;
 use crate::engine::Occupancy;
@@ -14,6 +14,7 @@ impl Report {
     /// The figures for which there is data.
     pub fn figures(&self) -> Vec<Figure> {
         let figures = [self.collective_figure(), self.flow_figure(), self.utilisation_figure(), self.queue_figure()];
+        let figures = figures.into_iter().chain(self.slowdown_figures());
         let steps = steps::figures(&self.steps, &self.span_rows);
         steps.into_iter().chain(figures).chain(self.timelines()).filter(|figure| !figure.series.is_empty()).collect()
     }
@@ -52,8 +53,7 @@ impl Report {
                 quantiles(seconds).into_iter().map(|[share, seconds]| [1e6 * seconds, 100.0 * share]).collect();
             Series::new(if kind == "message" { "messages".into() } else { flows_under(kind) }, points)
         };
-        let transport = self.transport.as_ref().map(|transport| transport.congestion_control);
-        let kinds = ["message"].into_iter().chain(transport);
+        let kinds = ["message"].into_iter().chain(self.kinds_of_flows());
         Figure {
             title: "Completion times of messages and flows".into(),
             x: "us".into(),
@@ -62,6 +62,47 @@ impl Report {
             series: kinds.map(line).filter(|line| !line.points.is_empty()).collect(),
             marks: Vec::new(),
         }
+    }
+
+    /// The kinds of flows with a slowdown, in the order of their first ones.
+    fn kinds_of_flows(&self) -> Vec<&'static str> {
+        let mut kinds = Vec::new();
+        for row in self.flow_rows.iter().filter(|row| row.slowdown.is_some()) {
+            if !kinds.contains(&row.kind) {
+                kinds.push(row.kind);
+            }
+        }
+        kinds
+    }
+
+    /// How many times longer flows take than alone: by their size, and as a distribution.
+    fn slowdown_figures(&self) -> [Figure; 2] {
+        let flows = |kind: &str| -> Vec<(u64, f64)> {
+            let rows = self.flow_rows.iter().filter(|row| row.kind == kind);
+            rows.filter_map(|row| Some((row.bytes, row.slowdown?))).collect()
+        };
+        let shares = [("median", 0.5), ("p95", 0.95), ("p99", 0.99)];
+        let lines = |kind: &'static str| {
+            shares.map(|(name, share)| {
+                Series::new(format!("{}, {name}", flows_under(kind)), flows::slowdowns_by_size(flows(kind), share))
+            })
+        };
+        let distribution = |kind: &'static str| {
+            let slowdowns = flows(kind).into_iter().map(|flow| flow.1).collect();
+            let points = quantiles(slowdowns).into_iter().map(|[share, slowdown]| [slowdown, 100.0 * share]).collect();
+            Series::new(flows_under(kind), points)
+        };
+        let kinds = self.kinds_of_flows();
+        let figure = |title: &str, x: &str, y: &str, series| {
+            let (title, x, y) = (title.into(), x.into(), y.into());
+            Figure { title, x, y, log_x: true, series, marks: Vec::new() }
+        };
+        let by_size = kinds.iter().flat_map(|kind| lines(kind)).collect();
+        let of_all = kinds.iter().map(|kind| distribution(kind)).collect();
+        [
+            figure("Slowdown of flows by size", "bytes", "time over that alone", by_size),
+            figure("Slowdowns of flows", "time over that alone", "complete, %", of_all),
+        ]
     }
 
     fn utilisation_figure(&self) -> Figure {

@@ -9,12 +9,14 @@ mod steps;
 mod switches;
 mod tables;
 mod text;
+mod topology;
 mod training;
 
 use std::time::Duration;
 
 use serde::Serialize;
 
+pub use self::topology::draw;
 pub use figures::{Figure, Mark, Series};
 pub use flows::{FlowClass, FlowReport, FlowRow, TransportReport};
 pub use jobs::{IterationReport, JobReport, OperatorReport, SlotsReport, TreeReport};
@@ -284,7 +286,7 @@ impl Report {
             return Some(format!("{} of {} messages were not received whole", lost.flows - lost.finished, lost.flows));
         }
         let flows = self.transport.as_ref().filter(|_| !self.finished)?;
-        let (unfinished, name) = (flows.started - flows.finished, flows::flows_under(flows.congestion_control));
+        let (unfinished, name) = (flows.started - flows.finished, flows::flows_under(&flows.congestion_control));
         Some(format!("{unfinished} of {} {name} did not finish", flows.started))
     }
 }

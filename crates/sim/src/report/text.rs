@@ -253,7 +253,7 @@ fn write_transport(f: &mut fmt::Formatter<'_>, transport: &TransportReport) -> f
     writeln!(
         f,
         "\n{}: {} of {} arrived whole, {} packets sent again",
-        flows_under(transport.congestion_control),
+        flows_under(&transport.congestion_control),
         transport.finished,
         transport.started,
         transport.retransmissions
@@ -269,7 +269,8 @@ fn write_transport(f: &mut fmt::Formatter<'_>, transport: &TransportReport) -> f
         let FlowClass { mean_slowdown, p50_slowdown, p99_slowdown, .. } = class;
         writeln!(f, "{mean_slowdown:>10.2}{p50_slowdown:>8.2}{p99_slowdown:>8.2}")?;
     }
-    write_left_out(f, transport.started - transport.finished)
+    write_left_out(f, transport.started - transport.finished)?;
+    transport.each.iter().try_for_each(|each| write_transport(f, each))
 }
 
 fn write_links(f: &mut fmt::Formatter<'_>, groups: &[LinkGroup]) -> fmt::Result {

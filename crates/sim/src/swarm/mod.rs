@@ -79,8 +79,11 @@ pub fn run_scenario(seed: u64, scenario: &Scenario) -> Outcome {
     };
     // A rank that lacks something permanently must learn it from its machine.
     simulation.never_give_up();
-    let new_checker = if scenario.config.network.lossless.is_some() { Checker::lossless } else { Checker::new };
-    let (checker, findings) = new_checker(simulation.graph());
+    let (graph, network) = (simulation.graph(), &scenario.config.network);
+    let (checker, findings) = match network.lossless {
+        Some(_) => Checker::lossless(graph),
+        None => Checker::sharing(graph, network.shared_buffer().ok().flatten()),
+    };
     simulation.fabric.set_tracer(Some(Box::new(checker)));
     let finished = run_to_end(&mut simulation, &scenario.config);
     let mut failures = Vec::new();

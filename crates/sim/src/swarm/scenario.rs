@@ -63,15 +63,15 @@ pub fn scenario(seed: u64) -> Scenario {
     if hosts >= 2 && ending == Ending::AllHeals && together.0.chance(0.15) {
         traffic.push(together.flows_together(hosts, heal));
     }
+    stream(16).congestion(&mut network, &mut traffic);
     let accelerator = accelerator(&network);
     let mut collectives = stream(5);
     jobs.iter_mut().for_each(|job| collectives.choose_collective(job, hosts));
     let [mut chosen, mut codes] = [7, 14].map(stream);
     jobs.iter_mut().for_each(|job| chosen.choose_options(job));
     jobs.iter_mut().for_each(|job| codes.choose_codes(job));
-    let mut planned = stream(8);
+    let [mut planned, mut sparse] = [8, 9].map(stream);
     jobs.iter_mut().for_each(|job| planned.choose_roots(job));
-    let mut sparse = stream(9);
     jobs.iter_mut().for_each(|job| sparse.make_sparse(job));
     let mut partial = stream(10);
     jobs.iter_mut().for_each(|job| partial.allow_partial(job));
@@ -136,6 +136,8 @@ impl Draw {
             rate: DataRate(Rate(self.of(&[1, 10, 25, 100]) * 1_000_000_000)),
             delay: Duration(Span::from_nanos(self.of(&[0, 50, 300, 1000, 10_000]))),
             queue: Bytes(self.of(&[9_000, 30_000, 100_000, 1_000_000])),
+            shared_buffer: None,
+            shared_alpha: None,
             mark_above: self.0.chance(0.5).then_some(Bytes(20_000)),
             mark_all_above: None,
             core: Default::default(),

@@ -1,12 +1,14 @@
-//! The two ends of one flow: which packets are in flight, lost or received, and how much the window allows.
+//! The sending end of a flow: which packets are in flight or lost, and what the window and the rate allow.
 
 use std::collections::VecDeque;
 
-use tributary_proto::congestion::{Ack, Controller, Limits, Loss, Progress, RttEstimator, Settings};
+use tributary_proto::congestion::{Ack, Controller, HopRecord, Limits, Loss, Progress, RttEstimator, Settings};
 use tributary_proto::contract::ids::NodeId;
-use tributary_proto::contract::time::Time;
+use tributary_proto::contract::time::{Span, Time};
 
-use super::{BEYOND_UDP, Body, Segment, TransportSettings};
+use super::segment::{BEYOND_UDP, Body, Segment};
+use super::{Recovery, TransportSettings};
+use crate::net::Framing;
 
 /// The least window (RFC 8257 leaves it to the sender's TCP; Linux keeps two packets).
 const MIN_WINDOW: u32 = 2;
@@ -40,6 +42,8 @@ pub(super) struct Sender {
     pub lane: u8,
     /// True while it is queued for sending.
     pub ready: bool,
+    /// Its packets carry what switches write into them.
+    pub has_telemetry: bool,
     number: u32,
     bytes: u64,
     packet_bytes: u16,
@@ -55,6 +59,10 @@ pub(super) struct Sender {
     next_transmission: u64,
     newest_arrived: Option<u64>,
     reordering: u64,
+    recovery: Recovery,
+    /// When the rate allows the next packet.
+    next_send: Time,
+    framing: Framing,
     congestion: Box<dyn Controller>,
     rtt: RttEstimator,
     /// Timeouts since the last progress.
@@ -71,12 +79,14 @@ impl Sender {
         let packets = u32::try_from(bytes.div_ceil(u64::from(settings.packet_bytes))).ok()?.max(1);
         let limits = Limits { initial: settings.initial_window, min: MIN_WINDOW, max: MAX_WINDOW };
         let packet_bytes = BEYOND_UDP + usize::from(settings.packet_bytes);
-        let controls = Settings { packet_bytes, target_delay: settings.target_delay, ..Settings::new(limits) };
+        let &TransportSettings { target_delay, line_rate, base_rtt, .. } = settings;
+        let controls = Settings { packet_bytes, target_delay, line_rate, base_rtt, ..Settings::new(limits) };
         Some(Sender {
             to,
             awaited,
             lane: 0,
             ready: false,
+            has_telemetry: settings.has_telemetry(),
             number,
             bytes,
             packet_bytes: settings.packet_bytes,
@@ -89,6 +99,9 @@ impl Sender {
             next_transmission: 0,
             newest_arrived: None,
             reordering: u64::from(settings.reordering),
+            recovery: settings.recovery,
+            next_send: Time::ZERO,
+            framing: settings.framing,
             congestion: (settings.congestion_control.make)(&controls),
             rtt: RttEstimator::new(settings.timers),
             timeouts: 0,
@@ -105,6 +118,16 @@ impl Sender {
     /// The window, in packets.
     pub fn window(&self) -> u64 {
         self.congestion.window()
+    }
+
+    /// When the rate allows a packet.
+    pub fn next_send(&self) -> Time {
+        self.next_send
+    }
+
+    /// What the switches on the path wrote into the packet whose acknowledgement follows.
+    pub fn handle_telemetry(&mut self, records: &[HopRecord]) {
+        self.congestion.on_telemetry(records);
     }
 
     /// True if there is a packet to send and the window allows it.
@@ -138,7 +161,12 @@ impl Sender {
         };
         self.order.push_back((transmission, packet));
         let bytes = (self.bytes - u64::from(packet) * u64::from(self.packet_bytes)).min(u64::from(self.packet_bytes));
-        let body = Body::Data { bytes: bytes as u16, packets: self.packets };
+        if let Some(rate) = self.congestion.rate() {
+            let on_link = self.framing.bytes_on_link(BEYOND_UDP + bytes as usize);
+            self.next_send = self.next_send.max(now) + Span((f64::from(on_link) * 8e12 / rate) as u64);
+        }
+        let in_order = self.recovery == Recovery::GoBackN;
+        let body = Body::Data { bytes: bytes as u16, packets: self.packets, in_order };
         Segment { flow: self.number, packet, transmission: transmission as u32, body }
     }
 
@@ -159,21 +187,37 @@ impl Sender {
         for packet in self.base..next {
             fresh += u32::from(self.arrived(packet));
         }
-        while self.sent.front().is_some_and(|sent| sent.state == State::Arrived) {
-            self.sent.pop_front();
-            self.base += 1;
-        }
-        if fresh > 0 {
-            self.timeouts = 0;
-            self.timer_start = now;
-        }
+        self.forget_arrived(now, fresh);
         if fresh > 0 || marked {
             let newest = self.newest_arrived.unwrap_or(0);
             let (marked, next) = (u32::from(marked), self.next_transmission);
             let progress = Progress::default();
             self.congestion.on_ack(&Ack { now, packets: fresh, marked, newest, next, rtt, limited, progress });
         }
-        self.find_losses(now);
+        if self.recovery == Recovery::Selective {
+            self.find_losses(now);
+        }
+        true
+    }
+
+    /// The receiver has refused a packet that came after a gap: all from the gap on is sent again. False if that is
+    /// impossible.
+    pub fn handle_nack(&mut self, now: Time, next: u32) -> bool {
+        if next >= self.next_new() {
+            return false;
+        }
+        let mut fresh = 0;
+        for packet in self.base..next {
+            fresh += u32::from(self.arrived(packet));
+        }
+        self.forget_arrived(now, fresh);
+        if next == self.base
+            && let Some(gap) = self.sent.front().filter(|sent| sent.state == State::InFlight)
+        {
+            let loss = Loss { now, transmission: gap.transmission, next: self.next_transmission };
+            self.congestion.on_loss(loss);
+            self.begin_again();
+        }
         true
     }
 
@@ -187,6 +231,11 @@ impl Sender {
         self.timeouts += 1;
         self.timer_start = now;
         self.congestion.on_timeout(now);
+        self.begin_again();
+    }
+
+    /// All packets that have not arrived are sent again.
+    fn begin_again(&mut self) {
         self.order.clear();
         self.lost.clear();
         self.in_flight = 0;
@@ -195,6 +244,18 @@ impl Sender {
                 sent.state = State::Lost;
                 self.lost.push_back(packet);
             }
+        }
+    }
+
+    /// Advances beyond packets that have arrived, `fresh` of them just now.
+    fn forget_arrived(&mut self, now: Time, fresh: u32) {
+        while self.sent.front().is_some_and(|sent| sent.state == State::Arrived) {
+            self.sent.pop_front();
+            self.base += 1;
+        }
+        if fresh > 0 {
+            self.timeouts = 0;
+            self.timer_start = now;
         }
     }
 
@@ -238,46 +299,9 @@ impl Sender {
     }
 }
 
-/// A flow at its receiver.
-#[derive(Debug, Default)]
-pub(super) struct Receiver {
-    /// The first packet that has not arrived.
-    next: u32,
-    /// For the packets after it, whether they have arrived.
-    later: VecDeque<bool>,
-}
-
-impl Receiver {
-    /// Takes a packet; true if it came for the first time.
-    pub fn take(&mut self, packet: u32) -> bool {
-        let Some(ahead) = packet.checked_sub(self.next) else { return false };
-        if ahead > 0 {
-            let index = ahead as usize - 1;
-            if self.later.len() <= index {
-                self.later.resize(index + 1, false);
-            }
-            return !std::mem::replace(&mut self.later[index], true);
-        }
-        self.next += 1;
-        while let Some(arrived) = self.later.pop_front() {
-            if !arrived {
-                break;
-            }
-            self.next += 1;
-        }
-        true
-    }
-
-    /// The first packet that has not arrived.
-    pub fn next(&self) -> u32 {
-        self.next
-    }
-}
-
 #[cfg(test)]
 mod sender_tests {
     use super::*;
-    use tributary_proto::contract::time::Span;
 
     const RTT: Span = Span::from_micros(50);
 
@@ -294,7 +318,7 @@ mod sender_tests {
     fn the_last_packet_carries_the_rest() {
         let mut sender = Sender::new(&TransportSettings::default(), 0, NodeId(1), 3000, true).unwrap();
         let sizes: Vec<Body> = send_all(&mut sender, Time::ZERO).iter().map(|segment| segment.body).collect();
-        let body = |bytes| Body::Data { bytes, packets: 3 };
+        let body = |bytes| Body::Data { bytes, packets: 3, in_order: false };
         assert_eq!(sizes, [body(1460), body(1460), body(80)]);
     }
 
@@ -349,22 +373,17 @@ mod sender_tests {
         assert!(sender.is_done());
         assert_eq!(sender.deadline(), None);
     }
-}
-
-#[cfg(test)]
-mod receiver_tests {
-    use super::*;
 
     #[test]
-    fn packets_in_any_order_count_once() {
-        let mut receiver = Receiver::default();
-        let mut next = |packet| (receiver.take(packet), receiver.next());
-        assert_eq!(next(1), (true, 0));
-        assert_eq!(next(3), (true, 0));
-        assert_eq!(next(1), (false, 0));
-        assert_eq!(next(0), (true, 2));
-        assert_eq!(next(0), (false, 2));
-        assert_eq!(next(2), (true, 4));
-        assert_eq!(next(4), (true, 5));
+    fn a_refusal_begins_again_at_the_gap_and_once_for_each() {
+        let settings = TransportSettings { recovery: Recovery::GoBackN, ..TransportSettings::default() };
+        let mut sender = Sender::new(&settings, 0, NodeId(1), 20 * 1460, true).unwrap();
+        assert_eq!(send_all(&mut sender, Time::ZERO).len(), 10);
+        let now = Time::ZERO + RTT;
+        assert!(sender.handle_ack(now, 0, 0, false, 1));
+        assert!(sender.handle_nack(now, 2), "packet 1 has arrived, too, and its acknowledgement is late");
+        let again: Vec<u32> = send_all(&mut sender, now).iter().map(|segment| segment.packet).collect();
+        assert_eq!(again[..3], [2, 3, 4]);
+        assert!(!sender.handle_nack(now, 20), "it was never sent");
     }
 }

@@ -2,95 +2,72 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::packet::Ecn;
 use tributary_proto::contract::time::Time;
 
-use super::flow::{Receiver, Sender};
-use super::{BEYOND_UDP, Body, Segment, TransportSettings};
+use super::flow::Sender;
+use super::receiver::{InOrder, Receiver};
+use super::segment::{BEYOND_UDP, Body, HEADER_LEN, Segment};
+use super::{Arrived, Balance, Kind, LONGEST_HEADER, Outgoing, Started, TransportSettings};
 use crate::events::TimerTable;
+use crate::net::{RECORDS_ON_LINKS, Records};
 use crate::workload::FlowSource;
 
-/// A flow that this host began.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Started {
-    /// Its receiver.
-    pub to: NodeId,
-    /// The bytes of its data.
-    pub bytes: u64,
-    /// When it arose.
-    pub at: Time,
-}
-
-/// A flow that this host has received completely.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Arrived {
-    /// Its sender.
-    pub from: NodeId,
-    /// Its number at the sender.
-    pub flow: u32,
-    /// When its last byte came.
-    pub at: Time,
-}
-
-/// A packet that this host must send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outgoing {
-    /// The receiver.
-    pub to: NodeId,
-    /// The flow's number at its sender.
-    pub flow: u32,
-    /// Its length on the wire, as UDP payload.
-    pub wire_len: usize,
-    /// Acknowledgements do not support ECN, like TCP's.
-    pub ecn: Ecn,
-    /// The lane of the flow's data.
-    pub lane: u8,
-}
-
-/// How many flows and sources that the run waits for have begun and ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Balance {
-    /// How many began.
-    pub opened: u64,
-    /// How many ended.
-    pub closed: u64,
+/// An acknowledgement that waits to be sent.
+struct Answer {
+    to: NodeId,
+    segment: Segment,
+    records: Option<Box<Records>>,
 }
 
 /// The transport of one host.
 pub struct TransportHost {
-    settings: TransportSettings,
+    /// By class.
+    settings: Arc<[TransportSettings]>,
     /// By number; `None` when the flow is done.
     senders: Vec<Option<Box<Sender>>>,
     started: Vec<Started>,
     /// Senders that may send, round robin.
     ready: VecDeque<u32>,
+    /// Senders that may send at a time that their rate sets.
+    paced: BTreeSet<(Time, u32)>,
     timers: TimerTable,
-    acks: VecDeque<(NodeId, Segment)>,
+    acks: VecDeque<Answer>,
     /// By sender and number, until all of the flow has arrived.
     receivers: BTreeMap<(NodeId, u32), Box<Receiver>>,
     /// Flows that have arrived completely. They are kept separately, because their number grows, and most packets belong
     /// to others.
     complete: BTreeSet<(NodeId, u32)>,
     arrived: Vec<Arrived>,
-    sources: Vec<FlowSource>,
+    /// With the classes of their flows.
+    sources: Vec<(FlowSource, u8)>,
     /// What has happened to flows on lanes: one has come from a host, or one from here has arrived.
     on_lanes: Vec<(u8, Option<NodeId>)>,
     balance: Balance,
     open: u64,
-    retransmissions: u64,
+    /// Of flows that are done, by class.
+    retransmissions: Vec<u64>,
     refused: u64,
 }
 
 impl TransportHost {
-    /// A host without flows.
+    /// A host without flows, all of one class.
     pub fn new(settings: TransportSettings) -> TransportHost {
+        TransportHost::with_classes([settings].into())
+    }
+
+    /// A host without flows, with the settings of each class.
+    pub fn with_classes(settings: Arc<[TransportSettings]>) -> TransportHost {
         TransportHost {
+            retransmissions: vec![0; settings.len()],
             settings,
             senders: Vec::new(),
             started: Vec::new(),
             ready: VecDeque::new(),
+            paced: BTreeSet::new(),
             timers: TimerTable::new(0),
             acks: VecDeque::new(),
             receivers: BTreeMap::new(),
@@ -100,7 +77,6 @@ impl TransportHost {
             on_lanes: Vec::new(),
             balance: Balance::default(),
             open: 0,
-            retransmissions: 0,
             refused: 0,
         }
     }
@@ -108,25 +84,27 @@ impl TransportHost {
     /// Begins a flow that the run waits for; returns its number, or `None` if it is too long for its packets to be
     /// numbered. Both ends report a flow on a lane other than 0 when it has arrived ([`TransportHost::take_on_lanes`]).
     pub fn start(&mut self, now: Time, to: NodeId, bytes: u64, lane: u8) -> Option<u32> {
-        self.begin(now, to, bytes, (true, lane))
+        self.begin(now, to, bytes, Kind { awaited: true, lane, class: 0 })
     }
 
-    fn begin(&mut self, now: Time, to: NodeId, bytes: u64, (awaited, lane): (bool, u8)) -> Option<u32> {
+    /// Begins a flow of any kind; returns its number, or `None` as [`TransportHost::start`].
+    pub fn begin(&mut self, now: Time, to: NodeId, bytes: u64, kind: Kind) -> Option<u32> {
         let number = u32::try_from(self.senders.len()).ok()?;
-        let mut sender = Sender::new(&self.settings, number, to, bytes.max(1), awaited)?;
-        sender.lane = lane;
+        let mut sender =
+            Sender::new(self.settings.get(usize::from(kind.class))?, number, to, bytes.max(1), kind.awaited)?;
+        sender.lane = kind.lane;
         self.senders.push(Some(Box::new(sender)));
-        self.started.push(Started { to, bytes, at: now });
+        self.started.push(Started { to, bytes, at: now, class: kind.class });
         self.timers.grow(self.senders.len());
-        self.balance.opened += u64::from(awaited);
+        self.balance.opened += u64::from(kind.awaited);
         self.enlist(number);
         Some(number)
     }
 
-    /// Adds a source that begins flows. The run waits for the flows, and for the source if it ends by itself.
-    pub fn add_source(&mut self, source: FlowSource) {
+    /// Adds a source that begins flows of a class. The run waits for the flows, and for the source if it ends by itself.
+    pub fn add_source(&mut self, source: FlowSource, class: u8) {
         self.balance.opened += u64::from(source.ends());
-        self.sources.push(source);
+        self.sources.push((source, class));
     }
 
     /// Flows on lanes that have come from a host, or, without a host, that began here and have arrived, since the last
@@ -137,24 +115,43 @@ impl TransportHost {
 
     /// Handles a packet for this host, with its sender and its lane.
     pub fn handle_packet(&mut self, now: Time, (from, lane): (NodeId, u8), bytes: &[u8], ecn: Ecn) {
-        let Some(segment) = Segment::parse(bytes) else {
+        let (header, behind) = bytes.split_at(bytes.len().min(HEADER_LEN));
+        let Some(segment) = Segment::parse(header) else {
             self.refused += 1;
             return;
         };
+        let records = Records::parse(behind).map(Box::new);
         match segment.body {
-            Body::Data { packets, .. } => self.handle_data(now, (from, lane), segment, packets, ecn),
-            Body::Ack { marked, next } => self.handle_ack(now, from, segment, marked, next),
+            Body::Data { packets, in_order, .. } => {
+                if let Some(body) = self.handle_data(now, (from, lane), segment, (packets, in_order), ecn) {
+                    self.acks.push_back(Answer { to: from, segment: Segment { body, ..segment }, records });
+                }
+            }
+            Body::Ack { .. } | Body::Nack { .. } => self.handle_ack(now, from, segment, records.as_deref()),
         }
     }
 
-    fn handle_data(&mut self, now: Time, (from, lane): (NodeId, u8), segment: Segment, packets: u32, ecn: Ecn) {
+    /// Takes a packet of data; returns the answer, unless there is none.
+    fn handle_data(
+        &mut self,
+        now: Time,
+        (from, lane): (NodeId, u8),
+        segment: Segment,
+        (packets, in_order): (u32, bool),
+        ecn: Ecn,
+    ) -> Option<Body> {
         let flow = (from, segment.flow);
+        let mut taken = InOrder::Taken;
         let next = match self.receivers.entry(flow) {
             // A packet that was sent twice may come after its flow was complete.
             Entry::Vacant(_) if self.complete.contains(&flow) => packets,
             entry => {
                 let receiver = entry.or_default();
-                receiver.take(segment.packet);
+                if in_order {
+                    taken = receiver.take_in_order(segment.packet);
+                } else {
+                    receiver.take(segment.packet);
+                }
                 receiver.next()
             }
         };
@@ -165,24 +162,39 @@ impl TransportHost {
                 self.on_lanes.push((lane, Some(from)));
             }
         }
-        let body = Body::Ack { marked: ecn == Ecn::CongestionExperienced, next };
-        self.acks.push_back((from, Segment { body, ..segment }));
+        let marked = ecn == Ecn::CongestionExperienced;
+        match taken {
+            InOrder::Taken => Some(Body::Ack { marked, next }),
+            InOrder::Refused => Some(Body::Nack { marked, next }),
+            InOrder::Dropped => None,
+        }
     }
 
-    fn handle_ack(&mut self, now: Time, from: NodeId, segment: Segment, marked: bool, next: u32) {
+    fn handle_ack(&mut self, now: Time, from: NodeId, segment: Segment, records: Option<&Records>) {
         let Some(entry) = self.senders.get_mut(segment.flow as usize) else {
             self.refused += 1;
             return;
         };
         // A flow that is done may get late acknowledgements of packets that were sent twice.
         let Some(sender) = entry else { return };
-        let possible = sender.to == from;
-        if !possible || !sender.handle_ack(now, segment.packet, segment.transmission, marked, next) {
+        if let Some(records) = records.filter(|_| sender.to == from) {
+            sender.handle_telemetry(records.as_slice());
+        }
+        let possible = sender.to == from
+            && match segment.body {
+                Body::Ack { marked, next } => {
+                    sender.handle_ack(now, segment.packet, segment.transmission, marked, next)
+                }
+                Body::Nack { next, .. } => sender.handle_nack(now, next),
+                Body::Data { .. } => false,
+            };
+        if !possible {
             self.refused += 1;
             return;
         }
         if sender.is_done() {
-            self.retransmissions += sender.retransmissions;
+            let class = self.started[segment.flow as usize].class;
+            self.retransmissions[usize::from(class)] += sender.retransmissions;
             self.balance.closed += u64::from(sender.awaited);
             if sender.lane > 0 {
                 self.on_lanes.push((sender.lane, None));
@@ -203,42 +215,69 @@ impl TransportHost {
         }
     }
 
-    /// The next packet, written to the first [`super::HEADER_LEN`] bytes of `buf`.
+    /// The next packet, whose header is written to the beginning of `buf`; only flows with telemetry need all of
+    /// [`LONGEST_HEADER`].
     pub fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Outgoing> {
-        if let Some((to, segment)) = self.acks.pop_front() {
+        if let Some(Answer { to, segment, records }) = self.acks.pop_front() {
             segment.write(buf);
-            return Some(Outgoing { to, flow: segment.flow, wire_len: BEYOND_UDP, ecn: Ecn::NotCapable, lane: 0 });
+            let (header_len, wire_len) = write_records(buf, records.as_deref());
+            let (flow, wire_len) = (segment.flow, BEYOND_UDP + wire_len);
+            return Some(Outgoing {
+                to,
+                flow,
+                header_len,
+                wire_len,
+                ecn: Ecn::NotCapable,
+                lane: 0,
+                takes_records: false,
+            });
+        }
+        while let Some(&(_, number)) = self.paced.first().filter(|(time, _)| *time <= now) {
+            self.paced.pop_first();
+            self.ready.push_back(number);
         }
         while let Some(number) = self.ready.pop_front() {
             let Some(sender) = &mut self.senders[number as usize] else { continue };
+            if sender.next_send() > now {
+                self.paced.insert((sender.next_send(), number));
+                continue;
+            }
             sender.ready = false;
             if !sender.may_send() {
                 continue;
             }
             let segment = sender.transmit(now);
-            let (to, lane) = (sender.to, sender.lane);
+            let (to, lane, takes_records) = (sender.to, sender.lane, sender.has_telemetry);
             self.enlist(number);
             segment.write(buf);
+            let (header_len, records) = write_records(buf, takes_records.then(Records::default).as_ref());
             let Body::Data { bytes, .. } = segment.body else { unreachable!("a sender sends data") };
-            let wire_len = BEYOND_UDP + usize::from(bytes);
-            return Some(Outgoing { to, flow: number, wire_len, ecn: Ecn::Capable, lane });
+            let wire_len = BEYOND_UDP + usize::from(bytes) + records;
+            return Some(Outgoing { to, flow: number, header_len, wire_len, ecn: Ecn::Capable, lane, takes_records });
         }
         None
     }
 
+    /// When the rate of a flow allows its next packet, if only that keeps it from sending.
+    pub fn next_paced(&self) -> Option<Time> {
+        self.paced.first().map(|&(time, _)| time)
+    }
+
     /// When to call [`TransportHost::handle_timeout`]; possibly earlier than needed.
     pub fn poll_timeout(&mut self) -> Option<Time> {
-        let source = self.sources.iter().filter_map(FlowSource::next).min();
+        let source = self.sources.iter().filter_map(|(source, _)| source.next()).min();
         [self.timers.earliest(), source].into_iter().flatten().min()
     }
 
     /// Runs the retransmission timers and the sources.
     pub fn handle_timeout(&mut self, now: Time) {
         for index in 0..self.sources.len() {
-            while let Some((to, bytes)) = self.sources[index].pop(now) {
-                self.begin(now, to, bytes, (self.sources[index].ends(), 0));
+            let (source, class) = &mut self.sources[index];
+            let kind = Kind { awaited: source.ends(), lane: 0, class: *class };
+            while let Some((to, bytes)) = self.sources[index].0.pop(now) {
+                self.begin(now, to, bytes, kind);
             }
-            self.balance.closed += u64::from(self.sources[index].has_just_ended());
+            self.balance.closed += u64::from(self.sources[index].0.has_just_ended());
         }
         while let Some(number) = self.timers.pop_due(now) {
             if let Some(sender) = &mut self.senders[number as usize]
@@ -279,7 +318,14 @@ impl TransportHost {
 
     /// How many packets were sent again.
     pub fn retransmissions(&self) -> u64 {
-        self.retransmissions + self.senders.iter().flatten().map(|sender| sender.retransmissions).sum::<u64>()
+        (0..self.settings.len()).map(|class| self.retransmissions_of(class as u8)).sum()
+    }
+
+    /// How many packets of a class's flows were sent again.
+    pub fn retransmissions_of(&self, class: u8) -> u64 {
+        let under_way = self.started.iter().zip(&self.senders).filter(|(started, _)| started.class == class);
+        let open = under_way.filter_map(|(_, sender)| sender.as_ref()).map(|sender| sender.retransmissions);
+        self.retransmissions[usize::from(class)] + open.sum::<u64>()
     }
 
     /// How many packets were invalid.
@@ -288,91 +334,12 @@ impl TransportHost {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::rng::{Purpose, Rng};
-    use crate::transport::HEADER_LEN;
-    use tributary_proto::contract::time::Span;
-
-    const HOSTS: [NodeId; 2] = [NodeId(0), NodeId(1)];
-    const DELAY: Span = Span::from_micros(10);
-
-    /// Exchanges the packets of two endpoints over a wire that loses this share of them; returns the time of the last
-    /// arrival.
-    fn exchange(ends: &mut [TransportHost; 2], loss: f64) -> Time {
-        let (mut now, mut last) = (Time::ZERO, Time::ZERO);
-        let mut rng = Rng::new(1, Purpose::LinkFaults, 0);
-        let mut wire: VecDeque<(Time, usize, [u8; HEADER_LEN])> = VecDeque::new();
-        loop {
-            for (index, end) in ends.iter_mut().enumerate() {
-                let mut buf = [0; HEADER_LEN];
-                while end.poll_transmit(now, &mut buf).is_some() {
-                    if !rng.chance(loss) {
-                        wire.push_back((now + DELAY, 1 - index, buf));
-                    }
-                }
-            }
-            let timeout = ends.iter_mut().filter_map(TransportHost::poll_timeout).min();
-            match (wire.front(), timeout) {
-                (Some(&(at, to, bytes)), timeout) if timeout.is_none_or(|timeout| at <= timeout) => {
-                    (now, last) = (at, at);
-                    wire.pop_front();
-                    ends[to].handle_packet(now, (HOSTS[1 - to], 0), &bytes, Ecn::Capable);
-                }
-                (_, Some(timeout)) => {
-                    now = now.max(timeout);
-                    ends.iter_mut().for_each(|end| end.handle_timeout(now));
-                }
-                (_, None) => return last,
-            }
-        }
-    }
-
-    fn pair() -> [TransportHost; 2] {
-        std::array::from_fn(|_| TransportHost::new(TransportSettings::default()))
-    }
-
-    #[test]
-    fn slow_start_doubles_the_window_each_round() {
-        let mut ends = pair();
-        ends[0].start(Time::ZERO, HOSTS[1], 1460 * 70, 0);
-        let end = exchange(&mut ends, 0.0);
-        // 10, 20 and 40 packets take three rounds; the last packet arrives half a round before the last
-        // acknowledgement.
-        assert_eq!(end, Time::ZERO + DELAY.times(6));
-        assert_eq!(ends[1].arrived(), [Arrived { from: HOSTS[0], flow: 0, at: Time::ZERO + DELAY.times(5) }]);
-    }
-
-    #[test]
-    fn flows_both_ways_arrive_whole_over_a_lossy_wire() {
-        for loss in [0.5, 0.3, 0.1, 0.02] {
-            let mut ends = pair();
-            for flow in 0..5 {
-                ends[0].start(Time::ZERO, HOSTS[1], 1000 * (flow * 17 + 1), 0);
-                ends[1].start(Time::ZERO, HOSTS[0], 1000 * (flow * 31 + 1), 0);
-            }
-            exchange(&mut ends, loss);
-            for end in &mut ends {
-                assert_eq!(end.arrived().len(), 5, "{loss} lost");
-                assert_eq!(end.take_balance(), Balance { opened: 5, closed: 5 });
-                assert_eq!(end.refused(), 0);
-            }
-            assert!(ends[0].retransmissions() > 0);
-        }
-    }
-
-    #[test]
-    fn garbage_is_counted_and_changes_nothing() {
-        let mut ends = pair();
-        ends[0].start(Time::ZERO, HOSTS[1], 10, 0);
-        ends[0].handle_packet(Time::ZERO, (HOSTS[1], 0), &[7; HEADER_LEN], Ecn::Capable);
-        let mut ack = [0; HEADER_LEN];
-        let body = Body::Ack { marked: false, next: 1 };
-        Segment { flow: 9, packet: 0, transmission: 0, body }.write(&mut ack);
-        ends[0].handle_packet(Time::ZERO, (HOSTS[1], 0), &ack, Ecn::Capable);
-        assert_eq!(ends[0].refused(), 2);
-        exchange(&mut ends, 0.0);
-        assert_eq!(ends[1].arrived().len(), 1);
-    }
+/// Writes the records of a packet, if it has any; returns the header's length with them, and their bytes on links.
+fn write_records(buf: &mut [u8], records: Option<&Records>) -> (usize, usize) {
+    let Some(records) = records else { return (HEADER_LEN, 0) };
+    records.write(&mut buf[HEADER_LEN..LONGEST_HEADER]);
+    (LONGEST_HEADER, RECORDS_ON_LINKS)
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,9 @@
 //! Start with [`TransportHost`], the transport of one host. It owns no clock and no link: a driver passes in the
 //! time, packets and timeouts, and sends its packets. `Sender` is the sending end of one flow, `Receiver` the other end.
 //!
+//! A host's flows belong to classes, each with [`TransportSettings`] of its own: traffic of a file can run under several
+//! controllers side by side.
+//!
 //! The controller is [`tributary_proto::congestion::dctcp`], which the ring uses too, or another one of
 //! [`tributary_proto::congestion::ALGORITHMS`]. Each packet is acknowledged by itself with the mark with
 //! which it arrived, so that the paper's state machine for delayed acknowledgements (figure 10) is not needed. An
@@ -10,14 +13,42 @@
 
 mod flow;
 mod host;
+mod receiver;
+mod segment;
 
 pub use host::TransportHost;
+pub(crate) use segment::BEYOND_UDP;
+pub use segment::HEADER_LEN;
 
-use tributary_proto::congestion::{Algorithm, SIMULATED_TARGET_DELAY, dctcp};
+use serde::{Deserialize, Serialize};
+use tributary_proto::congestion::{Algorithm, Feedback, SIMULATED_TARGET_DELAY, dctcp};
 use tributary_proto::contract::config::TimerConfig;
-use tributary_proto::contract::time::Span;
+use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::packet::Ecn;
+use tributary_proto::contract::time::{Span, Time};
 
-/// The common settings of a host's flows.
+use crate::net::{Framing, RECORDS_LEN, RECORDS_ON_LINKS};
+
+/// What a flow does about lost packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Recovery {
+    /// The receiver keeps packets that come after a gap, and the sender repeats those that are missing.
+    #[default]
+    Selective,
+    /// The receiver drops all that does not come in order, and the sender begins again at the gap, as RoCE's network
+    /// cards do.
+    GoBackN,
+}
+
+impl Recovery {
+    /// True for the choice that files need not name.
+    pub fn is_default(&self) -> bool {
+        *self == Recovery::default()
+    }
+}
+
+/// The common settings of a class of flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransportSettings {
     /// Bytes of a flow in each packet.
@@ -33,6 +64,26 @@ pub struct TransportSettings {
     /// Reordering threshold: a packet is lost once a packet sent this many later has arrived, as at TCP's third duplicate
     /// acknowledgement. It is larger if packets of one flow take several paths.
     pub reordering: u16,
+    /// What a flow does about losses.
+    pub recovery: Recovery,
+    /// The rate of hosts' links in bits per second, for controllers that set a rate.
+    pub line_rate: u64,
+    /// The longest round trip without queues, for controllers that need to know it.
+    pub base_rtt: Span,
+    /// Bytes of a packet on links besides its payload, which count in the rate.
+    pub framing: Framing,
+}
+
+impl TransportSettings {
+    /// True if data packets carry what switches write into them.
+    pub(crate) fn has_telemetry(&self) -> bool {
+        self.congestion_control.feedback == Feedback::Telemetry
+    }
+
+    /// Bytes of UDP payload of a packet with this much data.
+    pub(crate) fn payload(&self, bytes: usize) -> usize {
+        if self.has_telemetry() { payload_with_records(bytes) } else { BEYOND_UDP + bytes }
+    }
 }
 
 impl Default for TransportSettings {
@@ -46,99 +97,81 @@ impl Default for TransportSettings {
             target_delay: SIMULATED_TARGET_DELAY,
             timers: TimerConfig { initial_rto: ms(10), min_rto: ms(10), max_rto: ms(640) },
             reordering: 3,
+            recovery: Recovery::Selective,
+            line_rate: 100_000_000_000,
+            base_rtt: Span::from_micros(10),
+            framing: Framing::ETHERNET,
         }
     }
 }
 
-/// Bytes of a header.
-pub const HEADER_LEN: usize = 20;
+/// The longest header: one with records.
+pub(crate) const LONGEST_HEADER: usize = HEADER_LEN + RECORDS_LEN;
 
-/// Bytes that a header has beyond the UDP header that the simulator's framing counts: TCP's is 12 bytes longer.
-pub(crate) const BEYOND_UDP: usize = HEADER_LEN - 8;
+/// Bytes of UDP payload of a packet with this much data, and with what switches write into it.
+pub(crate) fn payload_with_records(bytes: usize) -> usize {
+    BEYOND_UDP + bytes + RECORDS_ON_LINKS
+}
 
-const DATA: u8 = 1;
-const ACK: u8 = 2;
-
-/// The header of a segment: as long as TCP's, with packets numbered instead of bytes.
-///
-/// | bytes | data | acknowledgement |
-/// |---|---|---|
-/// | 0 | 1 | 2 |
-/// | 1 | 0 | 1 if the packet arrived marked |
-/// | 2-3 | bytes of data | 0 |
-/// | 4-7 | number of the flow at its sender | the same |
-/// | 8-11 | number of the packet in its flow | the packet that arrived |
-/// | 12-15 | number of the transmission | the transmission that arrived |
-/// | 16-19 | packets of the flow | the first packet that has not arrived |
+/// A flow that this host began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Segment {
+pub struct Started {
+    /// Its receiver.
+    pub to: NodeId,
+    /// The bytes of its data.
+    pub bytes: u64,
+    /// When it arose.
+    pub at: Time,
+    /// The class of its settings.
+    pub class: u8,
+}
+
+/// A flow that this host has received completely.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    /// Its sender.
+    pub from: NodeId,
+    /// Its number at the sender.
     pub flow: u32,
-    pub packet: u32,
-    pub transmission: u32,
-    pub body: Body,
+    /// When its last byte came.
+    pub at: Time,
 }
 
-/// The two kinds of segments.
+/// A packet that this host must send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Body {
-    Data { bytes: u16, packets: u32 },
-    Ack { marked: bool, next: u32 },
+pub struct Outgoing {
+    /// The receiver.
+    pub to: NodeId,
+    /// The flow's number at its sender.
+    pub flow: u32,
+    /// The bytes of its header.
+    pub header_len: usize,
+    /// Its length on the wire, as UDP payload.
+    pub wire_len: usize,
+    /// Acknowledgements do not support ECN, like TCP's.
+    pub ecn: Ecn,
+    /// The lane of the flow's data.
+    pub lane: u8,
+    /// Switches write records into it.
+    pub takes_records: bool,
 }
 
-impl Segment {
-    pub fn write(&self, buf: &mut [u8]) {
-        let (kind, flag, bytes, last) = match self.body {
-            Body::Data { bytes, packets } => (DATA, 0, bytes, packets),
-            Body::Ack { marked, next } => (ACK, u8::from(marked), 0, next),
-        };
-        buf[0] = kind;
-        buf[1] = flag;
-        buf[2..4].copy_from_slice(&bytes.to_be_bytes());
-        for (index, word) in [self.flow, self.packet, self.transmission, last].into_iter().enumerate() {
-            buf[4 + 4 * index..8 + 4 * index].copy_from_slice(&word.to_be_bytes());
-        }
-    }
-
-    /// Reads a segment; `None` if it is not one.
-    pub fn parse(bytes: &[u8]) -> Option<Segment> {
-        let bytes: &[u8; HEADER_LEN] = bytes.try_into().ok()?;
-        let word = |index: usize| u32::from_be_bytes([0, 1, 2, 3].map(|byte| bytes[4 + 4 * index + byte]));
-        let length = u16::from_be_bytes([bytes[2], bytes[3]]);
-        let body = match (bytes[0], bytes[1]) {
-            (DATA, 0) if word(1) < word(3) => Body::Data { bytes: length, packets: word(3) },
-            (ACK, flag @ (0 | 1)) if length == 0 => Body::Ack { marked: flag == 1, next: word(3) },
-            _ => return None,
-        };
-        Some(Segment { flow: word(0), packet: word(1), transmission: word(2), body })
-    }
+/// What distinguishes flows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kind {
+    /// The run waits for the flow.
+    pub awaited: bool,
+    /// The lane of its packets: not 0 if a training step waits for it.
+    pub lane: u8,
+    /// The class of its settings.
+    pub class: u8,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_written_is_read() {
-        let bodies = [
-            Body::Data { bytes: 1460, packets: 8 },
-            Body::Ack { marked: true, next: 9 },
-            Body::Ack { marked: false, next: 0 },
-        ];
-        for body in bodies {
-            let segment = Segment { flow: 0x0102_0304, packet: 7, transmission: 0xffff_fffe, body };
-            let mut bytes = [0; HEADER_LEN];
-            segment.write(&mut bytes);
-            assert_eq!(Segment::parse(&bytes), Some(segment));
-        }
-    }
-
-    #[test]
-    fn invalid_segments_are_refused() {
-        let mut bytes = [0; HEADER_LEN];
-        assert_eq!(Segment::parse(&bytes), None, "no kind");
-        let body = Body::Data { bytes: 1, packets: 7 };
-        Segment { flow: 0, packet: 7, transmission: 0, body }.write(&mut bytes);
-        assert_eq!(Segment::parse(&bytes), None, "a packet after its flow's end");
-        assert_eq!(Segment::parse(&bytes[..19]), None, "cut short");
-    }
+/// How many flows and sources that the run waits for have begun and ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Balance {
+    /// How many began.
+    pub opened: u64,
+    /// How many ended.
+    pub closed: u64,
 }

@@ -5,6 +5,7 @@ mod explore;
 mod run;
 mod swarm;
 mod sweep;
+mod topology;
 mod trace;
 
 use crate::failure::Failure;
@@ -22,6 +23,7 @@ Examples:
   tributary sim explore --protocol NAME --losses 1 --duplicates 1
   tributary sim trace --swarm 17 --node 'switch 0'
   tributary sim trace FILE.toml --pcapng run.pcapng   for Wireshark
+  tributary sim topology fat.topo --svg fat.svg       htsim's fat tree as a table and a picture
 
 A file describes network, jobs, background traffic and faults; docs/simulator-reference.md
 explains every key, and docs/experiment.toml is a file with all of them. The same file and the
@@ -48,6 +50,8 @@ enum Command {
     Explore(Box<explore::Args>),
     /// Show what happens in an experiment, packet by packet
     Trace(trace::Args),
+    /// Read and draw a network: of an experiment, or of htsim, HPCC's ns-3 or ASTRA-sim
+    Topology(topology::Args),
 }
 
 impl Args {
@@ -58,7 +62,7 @@ impl Args {
             Command::Sweep(args) => args.json,
             Command::Swarm(args) => args.json,
             Command::Explore(args) => args.json,
-            Command::Trace(_) => false,
+            Command::Trace(_) | Command::Topology(_) => false,
         }
     }
 }
@@ -71,5 +75,6 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
         Command::Swarm(args) => swarm::run(args),
         Command::Explore(args) => explore::run(*args),
         Command::Trace(args) => trace::run(args),
+        Command::Topology(args) => topology::run(args),
     }
 }

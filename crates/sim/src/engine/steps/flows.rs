@@ -8,7 +8,7 @@ use crate::engine::host::{Background, HostCosts, Noise};
 use crate::engine::simulation::Simulation;
 use crate::engine::traffic::FlowId;
 use crate::net::Packet;
-use crate::transport::{BEYOND_UDP, TransportHost};
+use crate::transport::{Kind, TransportHost};
 use crate::workload::{FlowSource, permutation};
 
 impl Simulation {
@@ -54,23 +54,43 @@ impl Simulation {
 
     /// Starts a flow on a lane, whose end a training step waits for; lane 0 has those that none waits for.
     pub(crate) fn start_flow_on(&mut self, from: NodeId, to: NodeId, bytes: u64, lane: u8) -> Option<u32> {
+        self.begin_flow(from, to, bytes, Kind { awaited: true, lane, class: 0 })
+    }
+
+    /// Starts a flow of any kind.
+    pub(crate) fn begin_flow(&mut self, from: NodeId, to: NodeId, bytes: u64, kind: Kind) -> Option<u32> {
         let now = self.fabric.now;
-        let flow = self.transport_mut(from).start(now, to, bytes, lane);
+        let flow = self.transport_mut(from).begin(now, to, bytes, kind);
         self.count(from);
         self.hosts[from.index()].wake(&mut self.fabric);
         flow
     }
 
-    /// Gives a host a source of flows under DCTCP.
+    /// Gives a host a source of flows of the first class.
     pub fn add_flow_source(&mut self, host: NodeId, source: FlowSource) {
-        self.transport_mut(host).add_source(source);
+        self.add_flow_source_of(host, source, 0);
+    }
+
+    /// Gives a host a source of flows of a class.
+    pub(crate) fn add_flow_source_of(&mut self, host: NodeId, source: FlowSource, class: u8) {
+        self.transport_mut(host).add_source(source, class);
         self.count(host);
         self.hosts[host.index()].wake(&mut self.fabric);
     }
 
-    /// What decides how many packets of a flow are under way.
-    pub fn congestion_control(&self) -> &'static Algorithm {
-        self.settings.transport.congestion_control
+    /// What decides how many packets of a class's flows are under way.
+    pub fn congestion_control(&self, class: u8) -> &'static Algorithm {
+        self.settings.transports[usize::from(class)].congestion_control
+    }
+
+    /// How many classes of flows there are.
+    pub(crate) fn transports(&self) -> u8 {
+        self.settings.transports.len() as u8
+    }
+
+    /// Bytes of data in a full packet of a class.
+    pub(crate) fn packet_bytes(&self, class: u8) -> u16 {
+        self.settings.transports[usize::from(class)].packet_bytes
     }
 
     /// A host's flows under DCTCP, if it ever had any.
@@ -80,9 +100,10 @@ impl Simulation {
 
     /// How long a flow would take alone, all of whose packets follow each other at once: to the arrival of the first one,
     /// and for the rest at the slowest link. `None` if no path is left at the end of the run.
-    pub fn time_alone(&self, from: NodeId, to: NodeId, bytes: u64) -> Option<Span> {
-        let on_link = |bytes: u64| u64::from(self.fabric.framing.bytes_on_link(BEYOND_UDP + bytes as usize));
-        let whole = u64::from(self.settings.transport.packet_bytes);
+    pub fn time_alone(&self, (from, to): (NodeId, NodeId), bytes: u64, class: u8) -> Option<Span> {
+        let settings = &self.settings.transports[usize::from(class)];
+        let on_link = |bytes: u64| u64::from(self.fabric.framing.bytes_on_link(settings.payload(bytes as usize)));
+        let whole = u64::from(settings.packet_bytes);
         let first = bytes.clamp(1, whole);
         let (packets, last) = (bytes.saturating_sub(first) / whole, bytes.saturating_sub(first) % whole);
         let rest = packets * on_link(whole) + if last > 0 { on_link(last) } else { 0 };
@@ -100,17 +121,18 @@ impl Simulation {
     }
 
     fn transport_mut(&mut self, host: NodeId) -> &mut TransportHost {
-        let settings = self.settings.transport;
-        self.hosts[host.index()].transport.get_or_insert_with(|| Box::new(TransportHost::new(settings)))
+        let settings = &self.settings.transports;
+        let new = || Box::new(TransportHost::with_classes(settings.clone()));
+        self.hosts[host.index()].transport.get_or_insert_with(new)
     }
 
     pub(crate) fn receive_segment(&mut self, host: NodeId, packet: Packet) {
         if !self.hosts[host.index()].is_silent {
             let (now, ecn) = (self.fabric.now, packet.flags.ecn());
-            let settings = self.settings.transport;
             self.hosts[host.index()].charge(now, packet.bytes);
-            let transport = &mut self.hosts[host.index()].transport;
-            let transport = transport.get_or_insert_with(|| Box::new(TransportHost::new(settings)));
+            let settings = &self.settings.transports;
+            let new = || Box::new(TransportHost::with_classes(settings.clone()));
+            let transport = self.hosts[host.index()].transport.get_or_insert_with(new);
             let bytes = self.fabric.payloads.get(packet.payload).0;
             transport.handle_packet(now, (packet.src, packet.lane), bytes, ecn);
             self.count(host);

@@ -119,7 +119,7 @@ impl Fabric {
         let dead = self.node_down[link.to.index()] || self.node_down[near.index()];
         let down = self.cable_down[id.index() / 2] || dead;
         let changed = std::mem::replace(&mut link.down, down) != down;
-        link.faulty = link.down || self.impairments[id.index()].is_some();
+        link.faulty = link.down || link.shares_buffer || self.impairments[id.index()].is_some();
         if changed {
             self.forget_orders(id);
         }

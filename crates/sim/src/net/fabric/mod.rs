@@ -1,5 +1,6 @@
 //! All links of a network, the events of their packets, and the packets that are lost on the way.
 
+pub(super) mod buffers;
 pub(super) mod faults;
 mod lossless;
 pub(super) mod partition;
@@ -11,6 +12,7 @@ use tributary_proto::contract::ids::{NodeId, PortId};
 use tributary_proto::contract::switch::PortView;
 use tributary_proto::contract::time::{Span, Time};
 
+use self::buffers::SharedBuffer;
 use self::faults::LinkImpairment;
 use self::partition::Crossing;
 use super::link::{Link, LinkCounters};
@@ -67,6 +69,7 @@ pub struct Fabric {
     pub(in crate::net) hash: TraceHash,
     pub(in crate::net) tracer: Option<Box<dyn Tracer>>,
     pub(in crate::net) lossless: Option<Box<Lossless>>,
+    pub(in crate::net) shared: Option<SharedBuffer>,
     pub(in crate::net) crossing: Option<Box<Crossing>>,
     /// A packet that is about to cross into another partition.
     pub(in crate::net) outgoing: Packet,
@@ -112,6 +115,7 @@ impl Fabric {
             hash: TraceHash::new(nodes),
             tracer: None,
             lossless: None,
+            shared: None,
             crossing: None,
             outgoing: Packet::BLANK,
             hops: 0,
@@ -223,11 +227,13 @@ impl Fabric {
 
     #[inline(always)]
     fn send_plain(&mut self, id: LinkId, packet: Packet) -> bool {
-        let link = &mut self.links[id.index()];
-        if link.faulty && link.down {
-            self.lose(id, self.near_end(id), self.why_down(id), &{ packet });
+        if self.links[id.index()].faulty
+            && let Some(cause) = self.refuses(id, packet.bytes)
+        {
+            self.lose(id, self.near_end(id), cause, &{ packet });
             return false;
         }
+        let link = &mut self.links[id.index()];
         let mut flags = packet.flags;
         let Some(arrival) = link.enqueue(self.now, packet.bytes, &mut flags) else {
             self.lose(id, self.near_end(id), LossCause::QueueFull, &{ packet });

@@ -9,9 +9,10 @@ use tributary_proto::protocols;
 
 use super::{Draw, END, Ending};
 use crate::config::{
-    Bytes, Duration, Hosts, LayerSection, NodeSection, Pattern, Share, Sizes, StepCollective, StepKind, StepSection,
-    Timeouts, TrafficSection,
+    Bytes, Duration, Hosts, LayerSection, Network, NodeSection, Pattern, Routing, Share, Sizes, StepCollective,
+    StepKind, StepSection, Timeouts, TrafficSection, TransportSection,
 };
+use crate::transport::Recovery;
 use crate::workload::FlowSizes;
 
 impl Draw {
@@ -58,6 +59,33 @@ impl Draw {
                 until: Some(Duration(heal)),
                 ..flows
             },
+        }
+    }
+
+    /// Other controllers and recoveries of flows, and buffers that queues share, in some scenarios whose queues are long
+    /// enough for senders that do not yield to losses.
+    pub(super) fn congestion(&mut self, network: &mut Network, traffic: &mut [TrafficSection]) {
+        if network.queue.0 < 100_000 {
+            return;
+        }
+        if network.lossless.is_none() && self.0.chance(0.1) {
+            network.shared_buffer = Some(Bytes(self.of(&[100_000, 1_000_000])));
+            network.shared_alpha = Some(self.of(&[0.5, 1.0, 8.0]));
+        }
+        let mut names = vec!["cubic", "swift", "timely"];
+        names.extend(network.mark_above.map(|_| "dcqcn"));
+        // Paths of other graphs may have more switches than packets have space for.
+        names.extend(network.graph.is_none().then_some("hpcc"));
+        let is_sprayed = !matches!(network.routing, Routing::Ecmp | Routing::Flowlet);
+        let patterns = [Pattern::Poisson, Pattern::Incast, Pattern::AllToAll];
+        for section in traffic.iter_mut().filter(|section| patterns.contains(&section.pattern)) {
+            if self.0.chance(0.3) {
+                section.transport_settings = Some(TransportSection {
+                    congestion_control: Some(self.of(&names).to_string()),
+                    recovery: (!is_sprayed && self.0.chance(0.5)).then_some(Recovery::GoBackN),
+                    ..TransportSection::default()
+                });
+            }
         }
     }
 
