@@ -353,26 +353,3 @@ fn without_its_controller_a_fabric_says_so_and_protocols_go_where_they_belong() 
     let alone = ConnectOptions { switch, ..options(&leaf, dynamic()) };
     Group::connect(&alone).map(Group::close).expect("one switch is a fabric of one");
 }
-
-/// An operator stops the controller, at which the jobs of the whole fabric are formed.
-#[test]
-fn ranks_of_a_fabric_are_notified_that_its_controller_stops() {
-    let fabric = fabric(60, "0123456789abcdef");
-    let (leaf, top) = (start(&fabric, "leaf"), start(&fabric, "top"));
-    until(&leaf, "a greeting", ready);
-    let group = Group::connect(&options(&leaf, dynamic())).unwrap();
-    let sum = || group.allreduce_in_place(&mut [1i32; 1_000], ReduceOp::Sum, PATIENCE);
-    sum().unwrap();
-    thread::scope(|scope| {
-        let start = Instant::now();
-        let failure = move || {
-            let mut sums = std::iter::repeat_with(sum).take_while(|_| start.elapsed() < PATIENCE);
-            sums.find_map(Result::err).expect("an error in time").to_string()
-        };
-        let sums = scope.spawn(failure);
-        top.announce_stop().unwrap();
-        top.stop();
-        let error = sums.join().unwrap();
-        assert!(error.contains("is stopping"), "{error}");
-    });
-}
