@@ -20,9 +20,9 @@ struct Pair {
     sim: Simulation,
 }
 
-/// What a pair did after it had settled.
+/// What a pair did once its rates were steady.
 #[derive(Debug)]
-struct Settled {
+struct Steady {
     /// The senders' rates, bit/s on the link.
     rates: [f64; 2],
     /// The mean and the largest of the bottleneck's queue, in packets.
@@ -32,7 +32,7 @@ struct Settled {
     marked: f64,
 }
 
-impl Settled {
+impl Steady {
     fn total(&self) -> f64 {
         (self.rates[0] + self.rates[1]) / RATE
     }
@@ -52,7 +52,7 @@ impl Pair {
     }
 
     /// One flow for a while, then both; measured for the last 100 ms after `settling`.
-    fn run(mut self, settling: Span) -> Settled {
+    fn run(mut self, settling: Span) -> Steady {
         self.sim.start_flow(NodeId(0), NodeId(2), 1 << 40).unwrap();
         self.sim.run(Time::ZERO + Span::from_millis(10));
         self.sim.start_flow(NodeId(1), NodeId(3), 1 << 40).unwrap();
@@ -74,19 +74,19 @@ impl Pair {
         let rates = [0, 1].map(|flow| (after[flow] - before[flow]) as f64 * 8.0 / (f64::from(steps) * 5e-6));
         let now = middle(&self.sim);
         let marked = (now.marks - at_first.marks) as f64 / (now.packets - at_first.packets) as f64;
-        let settled = Settled { rates, queue: queued / f64::from(steps), longest, marked };
-        println!("{settled:?}");
-        settled
+        let steady = Steady { rates, queue: queued / f64::from(steps), longest, marked };
+        println!("{steady:?}");
+        steady
     }
 }
 
 /// HPCC §4.3: the busiest link is used to `eta` = 95 %, with hardly a queue, and flows converge to equal shares.
 #[test]
 fn two_flows_under_hpcc_use_the_target_of_the_link_without_a_queue() {
-    let settled = Pair::new("", "congestion_control = \"hpcc\"").run(Span::from_millis(300));
-    assert!((0.8..1.25).contains(&settled.ratio()), "{settled:?}");
-    assert!((settled.total() - 0.95).abs() < 0.02, "{settled:?}");
-    assert!(settled.queue < 2.0 && settled.longest < 10.0, "{settled:?}");
+    let steady = Pair::new("", "congestion_control = \"hpcc\"").run(Span::from_millis(300));
+    assert!((0.8..1.25).contains(&steady.ratio()), "{steady:?}");
+    assert!((steady.total() - 0.95).abs() < 0.02, "{steady:?}");
+    assert!(steady.queue < 2.0 && steady.longest < 10.0, "{steady:?}");
 }
 
 /// Zhu et al., "ECN or Delay" (CoNEXT 2016), equation 11: DCQCN's fixed point has the same rate for all flows, and marks a
@@ -94,26 +94,26 @@ fn two_flows_under_hpcc_use_the_target_of_the_link_without_a_queue() {
 #[test]
 fn two_flows_under_dcqcn_have_equal_shares_and_their_fixed_points_queue() {
     let marks = "mark_above = \"61520 B\"\nmark_all_above = \"615200 B\"";
-    let settled = Pair::new(marks, "congestion_control = \"dcqcn\"").run(Span::from_millis(400));
-    assert!((0.9..1.1).contains(&settled.ratio()), "{settled:?}");
-    assert!(settled.total() > 0.95, "{settled:?}");
+    let steady = Pair::new(marks, "congestion_control = \"dcqcn\"").run(Span::from_millis(400));
+    assert!((0.9..1.1).contains(&steady.ratio()), "{steady:?}");
+    assert!(steady.total() > 0.95, "{steady:?}");
     // In packets: R_AI is a thousandth of C, tau 50 us, B 10 MB and T 55 us.
     let (c, n) = (RATE / 8.0 / PACKET, 2.0f64);
     let per_increase = 1.0 / (1e7 / 1500.0) + n / (55e-6 * c);
     let fixed_point = (1e-3 * c * n * n / (50e-6 * c * c) * per_increase * per_increase).cbrt();
-    println!("marked {}, at the fixed point {fixed_point}", settled.marked);
-    assert!((0.5..2.0).contains(&(settled.marked / fixed_point)), "{settled:?}, {fixed_point}");
-    assert!(settled.queue < 40.0 + fixed_point * 360.0, "{settled:?}");
+    println!("marked {}, at the fixed point {fixed_point}", steady.marked);
+    assert!((0.5..2.0).contains(&(steady.marked / fixed_point)), "{steady:?}, {fixed_point}");
+    assert!(steady.queue < 40.0 + fixed_point * 360.0, "{steady:?}");
 }
 
 /// TIMELY §4.3: the round trip stays between the thresholds, and the link is full.
 #[test]
 fn flows_under_timely_keep_the_round_trip_between_the_thresholds() {
-    let settled = Pair::new("", "congestion_control = \"timely\"").run(Span::from_millis(300));
-    assert!(settled.total() > 0.95, "{settled:?}");
+    let steady = Pair::new("", "congestion_control = \"timely\"").run(Span::from_millis(300));
+    assert!(steady.total() > 0.95, "{steady:?}");
     // Without a queue a round trip takes 30 us and two packets; the thresholds are 50 and 500 us.
-    let longest = 32e-6 + settled.longest * PACKET * 8.0 / RATE;
-    assert!(longest < 500e-6 && settled.queue > 5.0, "{settled:?}: {longest} s");
+    let longest = 32e-6 + steady.longest * PACKET * 8.0 / RATE;
+    assert!(longest < 500e-6 && steady.queue > 5.0, "{steady:?}: {longest} s");
 }
 
 /// Go-back-N with a window of W packets per round trip: each loss costs what was sent until the refusal came, about W, so

@@ -32,7 +32,7 @@ pub struct Hpcc {
     /// Bytes that fill the path at the link's rate: `W_init`, which is also the largest window.
     most: Real,
     window: Real,
-    /// The window at the last update, from which each acknowledgement computes anew: `W^c`.
+    /// The window at the last update, from which each acknowledgement starts: `W^c`.
     reference: Real,
     /// The bytes in flight over what the busiest link holds: `U`.
     in_flight: Real,
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn records_of_another_path_begin_anew() {
+    fn records_of_another_path_start_over() {
         let mut sender = hpcc();
         ack(&mut sender, &[record(10, 1.0, 0.5)], 0, 10);
         let longer = [record(20, 1.0, 0.5), record(20, 1.0, 0.5)];

@@ -1,5 +1,5 @@
 //! TIMELY (Mittal et al., SIGCOMM 2015): the rate follows how the round trip changes. While it falls the rate grows by a
-//! step, while it rises the rate is cut in proportion; below and above two thresholds the round trip itself decides.
+//! step, while it rises the rate is cut in proportion; outside of two thresholds the round trip itself decides.
 //!
 //! It has no single equilibrium: once the queue stands still, any division of the link stays as it is (Zhu et al., "ECN or
 //! Delay", CoNEXT 2016, section 4). Flows that begin apart can stay apart.
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn above_the_upper_threshold_the_excess_cuts() {
+    fn beyond_the_upper_threshold_the_excess_cuts() {
         assert_eq!(after(&[1000, 1000]).rate(), Some(LINE / 2.0 * (1.0 - CUT * 0.5)));
     }
 
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_stands_still_is_left_as_it_is_but_for_steps_which_become_larger() {
+    fn a_queue_that_stands_still_is_left_as_it_is_while_steps_become_larger() {
         // Four steps, and five at once from the fifth decision on.
         assert_eq!(after(&[100; 5]).rate(), Some(LINE / 2.0 + 4.0 * STEP * LINE));
         assert_eq!(after(&[100; 7]).rate(), Some(LINE / 2.0 + 14.0 * STEP * LINE));

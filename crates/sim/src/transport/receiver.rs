@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 pub(super) enum InOrder {
     /// It is acknowledged: it is the next one, or came before.
     Taken,
-    /// It came after a gap, and the sender is told.
+    /// It came after a gap, and the sender is notified.
     Refused,
-    /// It came after a gap of which the sender was told.
+    /// It came after a gap of which the sender was notified.
     Dropped,
 }
 
@@ -21,7 +21,7 @@ pub(super) struct Receiver {
     next: u32,
     /// For the packets after it, whether they have arrived.
     later: VecDeque<bool>,
-    /// The gap of which the sender was told.
+    /// The gap of which the sender was notified.
     refused: Option<u32>,
 }
 
@@ -46,7 +46,7 @@ impl Receiver {
         true
     }
 
-    /// Takes a packet only if all before it have arrived. The sender is told of each gap once.
+    /// Takes a packet only if all before it have arrived. The sender is notified of each gap once.
     pub fn take_in_order(&mut self, packet: u32) -> InOrder {
         match packet.cmp(&self.next) {
             Ordering::Less => InOrder::Taken,
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn in_order_a_gap_is_told_once_until_it_is_closed() {
+    fn in_order_a_gap_is_reported_once_until_it_is_closed() {
         let mut receiver = Receiver::default();
         let mut take = |packet| (receiver.take_in_order(packet), receiver.next());
         assert_eq!(take(0), (InOrder::Taken, 1));
