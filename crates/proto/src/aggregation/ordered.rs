@@ -99,6 +99,8 @@ struct Block {
     excused: u16,
 }
 
+const _: () = assert!(size_of::<Block>() == 64, "a packet touches one line");
+
 impl OrderedAccumulator {
     /// Accumulators for `blocks` of at most `lane_bytes`, each with one vector from each of `children`, at least 1, and
     /// of `width` nodes: [`nodes_needed`] if blocks are combined along the tree, else as many as a block has buffers.

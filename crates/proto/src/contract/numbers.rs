@@ -150,8 +150,6 @@ pub struct Encoding {
     partial_size: usize,
     /// The number of elements of a block is a multiple of this.
     granule: usize,
-    /// A block is rotated: its vector has a whole power of two of elements, in units of two, whose bytes the sizes are.
-    is_rotated: bool,
 }
 
 impl Encoding {
@@ -187,7 +185,6 @@ impl Encoding {
             result_size: 1,
             partial_size: 1,
             granule,
-            is_rotated: false,
         })
     }
 
@@ -212,7 +209,6 @@ impl Encoding {
         };
         let partial_size = real.partial_size;
         let (custom_op, granule) = (None, 1);
-        let is_rotated = is_scaled && matches!(numbers, Numbers::Thc4(_));
         Some(Encoding {
             values,
             combine,
@@ -225,19 +221,20 @@ impl Encoding {
             result_size,
             partial_size,
             granule,
-            is_rotated,
         })
     }
 
-    /// True if ranks agree on a block's norm rather than on its exponent.
+    /// True if a block is rotated: ranks agree on its norm rather than on its exponent, and its vector has a power of two of
+    /// elements, in units of two, whose bytes the sizes are.
+    #[inline]
     pub fn is_rotated(&self) -> bool {
-        self.is_rotated
+        self.is_scaled && matches!(self.numbers, Numbers::Thc4(_))
     }
 
     /// How many units of the sizes a block of this many elements has.
     #[inline]
     fn units(&self, elements: usize) -> usize {
-        if self.is_rotated && elements > 0 { padded(elements) / 2 } else { elements }
+        if self.is_rotated() && elements > 0 { padded(elements) / 2 } else { elements }
     }
 
     /// Elements of a full block in a packet with `payload_bytes` of vector: at least one, and a whole number of an
@@ -249,7 +246,7 @@ impl Encoding {
             NarrowBlocks::Full => self.wire_size.max(self.result_size),
         };
         let units = payload_bytes / size;
-        if self.is_rotated {
+        if self.is_rotated() {
             return (2 << units.max(1).ilog2()).min(MAX_BLOCK) as u32;
         }
         let elements = units;

@@ -2,7 +2,7 @@
 
 use tributary_numeric::{Combine, DType, ReduceOp, native};
 
-use super::rule::{Rule, Scaled};
+use super::rule::Rule;
 use super::{Arrangement, Node, OrderedAccumulator};
 use crate::contract::sum_tree::SumTree;
 
@@ -13,7 +13,7 @@ impl OrderedAccumulator {
         match *self.rule(block) {
             Rule { is_replaced: true, .. } => vector.copy_from_slice(&lanes[..vector.len()]),
             Rule { own: Some(number), .. } => self.own.load(number, self.node(block, 0), vector),
-            Rule { scaled: Some(Scaled { kernels, scale, op }), .. } => (kernels.load)(lanes, vector, scale, op),
+            Rule { scaled: Some(scaled), .. } => (scaled.kernels.load)(lanes, vector, scaled.scale(), scaled.op),
             Rule { combine, .. } => (combine.load)(lanes, vector),
         }
     }

@@ -1,6 +1,6 @@
 //! How vectors of a block are combined, wherever they come from.
 
-use tributary_numeric::{Combine, Fixed16, ReduceOp, Scale};
+use tributary_numeric::{BlockExponent, Combine, Fixed16, ReduceOp, Scale};
 
 use super::OrderedAccumulator;
 use crate::contract::numbers::Encoding;
@@ -68,10 +68,20 @@ pub(super) enum Step {
 pub struct Scaled {
     /// The kernels that convert to and from fixed point.
     pub kernels: &'static Fixed16,
-    /// The block's scale, on which its ranks have agreed.
-    pub scale: Scale,
+    /// The block's exponent, on which its ranks have agreed: shorter than the scale, of which all blocks would keep one.
+    pub exponent: BlockExponent,
+    /// Number of ranks that are summed.
+    pub world_size: u16,
     /// The sum or the average.
     pub op: ReduceOp,
+}
+
+impl Scaled {
+    /// The block's scale.
+    #[inline]
+    pub fn scale(&self) -> Scale {
+        Scale::new(self.exponent, self.world_size)
+    }
 }
 
 /// Which of a block's vectors are combined with each other.
@@ -149,9 +159,9 @@ impl Rule {
         let combine = self.combine;
         let combined = match (format, step, &self.scaled) {
             (VectorFormat::Host, Step::Store, Some(scaled)) => {
-                return (scaled.kernels.store)(lanes, vector, scaled.scale);
+                return (scaled.kernels.store)(lanes, vector, scaled.scale());
             }
-            (VectorFormat::Host, _, Some(scaled)) => return (scaled.kernels.add)(lanes, vector, scaled.scale),
+            (VectorFormat::Host, _, Some(scaled)) => return (scaled.kernels.add)(lanes, vector, scaled.scale()),
             (VectorFormat::Host, Step::Store, None) => combine.store,
             (VectorFormat::Host, Step::Right, None) => combine.add,
             (VectorFormat::Host, Step::Left, None) => combine.add_left,

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use tributary_numeric::{ReduceOp, Scale};
+use tributary_numeric::ReduceOp;
 
 use super::positions::Positions;
 use super::slot::{Block, Relation, State, UNKNOWN, Version, VersionId};
@@ -174,8 +174,8 @@ impl<D: Dialect> Pool<D> {
         let exponent = if is_scaled { agreement.follow(block.stage()) } else { None };
         let rule = match encoding.at_switch {
             Some(kernels) if is_scaled => {
-                let scale = Scale::new(exponent.ok_or(DropReason::Unexpected)?, self.world_size);
-                Rule::in_fixed_point(encoding.combine, Scaled { kernels, scale, op: block.spec.op })
+                let (exponent, world_size) = (exponent.ok_or(DropReason::Unexpected)?, self.world_size);
+                Rule::in_fixed_point(encoding.combine, Scaled { kernels, exponent, world_size, op: block.spec.op })
             }
             _ => Rule::arranged(encoding.combine, self.arrangement(&block.spec, encoding)).by(encoding.custom_op),
         };
