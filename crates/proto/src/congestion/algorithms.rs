@@ -39,7 +39,7 @@ pub enum Feedback {
     EndToEnd,
     /// Queues that mark packets.
     Marks,
-    /// Switches that write [`HopRecord`]s.
+    /// Switches that write [`HopRecord`](super::HopRecord)s.
     Telemetry,
 }
 

@@ -33,9 +33,10 @@ impl Recovery {
         undisturbed.max(self.timers.min_rto)
     }
 
-    /// The shortest patience with a tree that was silent before though nothing was lost.
+    /// The shortest patience with a tree that was silent before though nothing was lost; never longer than when nothing is
+    /// known. Without that limit silences that losses make longer would each double the next one.
     pub(super) fn floor(&self, tree: usize) -> Span {
-        self.trees[tree].gaps.harmless().times(2).min(self.timers.max_rto)
+        self.trees[tree].gaps.harmless().times(2).min(self.timers.initial_rto)
     }
 
     /// A patience after this many doublings.
