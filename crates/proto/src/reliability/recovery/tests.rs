@@ -247,6 +247,21 @@ fn a_silence_after_a_loss_is_not_remembered() {
     }
 }
 
+/// Losses lengthen silences. If each that is taken for spurious doubled the next patience, a rank would not be heard of again.
+#[test]
+fn the_longest_silence_that_is_remembered_delays_no_timer_beyond_the_first_timeout() {
+    let timers = TimerConfig::default();
+    let mut recovery = Recovery::new(&job(512, 1), Rank(0), timers, Order::Sent);
+    let (mut queue, mut now) = (SendQueue::new(512), Time::ZERO);
+    for micros in [100, 100, 150_000, 150_000] {
+        (0..512).for_each(|slot| _ = recovery.sent(now, slot, true));
+        now += Span::from_micros(micros);
+        resent_until(&mut recovery, now, &mut queue);
+        (0..512).for_each(|slot| _ = recovery.answered(now, slot, &mut queue));
+    }
+    assert_eq!(recovery.floor(0), timers.initial_rto);
+}
+
 /// Where packets are lost too, the memory of a silence costs time, and each timeout that was needed halves it.
 #[test]
 fn timeouts_that_are_needed_shorten_what_one_that_was_not_has_lengthened() {
