@@ -193,21 +193,26 @@ fn integers_are_summed_as_they_are() {
 #[test]
 fn fingerprints_travel_as_codes_do() {
     for width in WIDTHS {
-        let job = job_of(4, width);
-        let spec = Spec::allreduce(900, tributary_numeric::DType::F32, ReduceOp::Sum);
-        let hosts = (0..4).map(|rank| host_of(Values::Fingerprint, &job, rank)).collect();
-        let mut network = Network::star(3, lossy(), hosts, pipelines(Values::Fingerprint, &job, 4));
-        let roster = Roster::new(4);
-        for rank in 0..4u16 {
-            let tensor = FingerprintTensor::new(spec, roster.clone(), rank, 7);
-            network.submit(rank.into(), Collective { tensor: Box::new(tensor), deadline: None }).unwrap();
-        }
-        for events in network.run_until_idle(at_ms(1_000_000)) {
-            let [HostEvent::Done { tensor, .. }] = &events[..] else { panic!("the collective failed") };
-            let tensor: &dyn std::any::Any = &**tensor;
-            let tensor = tensor.downcast_ref::<FingerprintTensor>().expect("a fingerprint");
-            assert!(tensor.verification().is_complete(), "{width:?}");
-        }
+        prove_with_fingerprints(&job_of(4, width));
+    }
+}
+
+/// Sums fingerprints of 900 elements over a network that loses, doubles and reorders packets: each contribution is there
+/// once.
+pub fn prove_with_fingerprints(job: &JobConfig) {
+    let (spec, world_size) = (Spec::allreduce(900, tributary_numeric::DType::F32, ReduceOp::Sum), job.world_size);
+    let hosts = (0..world_size).map(|rank| host_of(Values::Fingerprint, job, rank)).collect();
+    let mut network = Network::star(3, lossy(), hosts, pipelines(Values::Fingerprint, job, world_size));
+    let roster = Roster::new(world_size);
+    for rank in 0..world_size {
+        let tensor = FingerprintTensor::new(spec, roster.clone(), rank, 7);
+        network.submit(rank.into(), Collective { tensor: Box::new(tensor), deadline: None }).unwrap();
+    }
+    for events in network.run_until_idle(at_ms(1_000_000)) {
+        let [HostEvent::Done { tensor, .. }] = &events[..] else { panic!("the collective failed") };
+        let tensor: &dyn std::any::Any = &**tensor;
+        let tensor = tensor.downcast_ref::<FingerprintTensor>().expect("a fingerprint");
+        assert!(tensor.verification().is_complete(), "{world_size} ranks, {:?}", job.options);
     }
 }
 

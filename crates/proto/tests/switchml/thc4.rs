@@ -10,15 +10,14 @@ use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::host::{Collective, HostEvent};
 use tributary_proto::contract::ids::Rank;
 use tributary_proto::contract::tensor::Spec;
-use tributary_proto::contract::values::Values;
 use tributary_proto::switchml::PROTOCOL;
-use tributary_proto::tensors::{ElementTensor, FingerprintTensor, InPlaceStorage, Operands, Roster, Storage};
+use tributary_proto::tensors::{ElementTensor, InPlaceStorage, Operands, Storage};
 
+use crate::codes::prove_with_fingerprints;
 use crate::floats::{floats, lossy, reduce, vector};
-use crate::harness::Network;
 use crate::harness::link::LinkConfig;
 use crate::levels::tree;
-use crate::setup::{at_ms, host_of, job, numbers, pipelines, star};
+use crate::setup::{at_ms, job, numbers, star};
 
 /// Elements of four bytes in a packet of these tests.
 const PACKET: u16 = 16;
@@ -220,22 +219,8 @@ fn what_codes_lose_and_what_they_bring_is_what_there_was() {
 /// A simulation of fingerprints sends the packets of real elements, and proves each contribution once.
 #[test]
 fn fingerprints_travel_as_rotated_codes_do() {
-    for world_size in [4u16, 9] {
-        let job = job_of(world_size);
-        let spec = Spec::allreduce(900, DType::F32, ReduceOp::Sum);
-        let hosts = (0..world_size).map(|rank| host_of(Values::Fingerprint, &job, rank)).collect();
-        let mut network = Network::star(3, lossy(), hosts, pipelines(Values::Fingerprint, &job, world_size));
-        let roster = Roster::new(world_size);
-        for rank in 0..world_size {
-            let tensor = FingerprintTensor::new(spec, roster.clone(), rank, 7);
-            network.submit(rank.into(), Collective { tensor: Box::new(tensor), deadline: None }).unwrap();
-        }
-        for events in network.run_until_idle(at_ms(1_000_000)) {
-            let [HostEvent::Done { tensor, .. }] = &events[..] else { panic!("the collective failed") };
-            let tensor: &dyn std::any::Any = &**tensor;
-            let tensor = tensor.downcast_ref::<FingerprintTensor>().expect("a fingerprint");
-            assert!(tensor.verification().is_complete(), "{world_size} ranks");
-        }
+    for world_size in [4, 9] {
+        prove_with_fingerprints(&job_of(world_size));
     }
 }
 
