@@ -6,6 +6,7 @@
 //! whole tensor of all ranks, rounded to nearest; and *QSGD*, a norm for each rank and 512 elements and stochastic
 //! rounding (Alistarh et al., NIPS 2017), whose codes cannot be summed: each rank needs those of all others.
 
+use tributary_numeric::splitmix::{GAMMA, mix};
 use tributary_numeric::{BlockExponent, CodeWidth, ReduceOp, Scale, codec, codes, padded, rotated, thc};
 
 const ELEMENTS: usize = 1 << 16;
@@ -131,11 +132,8 @@ struct Random(u64);
 
 impl Random {
     fn uniform(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((bits ^ bits >> 31) >> 11) as f64 / (1u64 << 53) as f64
+        self.0 = self.0.wrapping_add(GAMMA);
+        (mix(self.0) >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// Box and Muller's.

@@ -2,7 +2,7 @@
 //! byte counter bring it back, first half way to the rate before the cut, then beyond it.
 //!
 //! Where we deviate:
-//! - There is no packet CNP: each packet is acknowledged with its mark, and the sender takes at most one in
+//! - CNPs are not packets of their own: each packet is acknowledged with its mark, and the sender takes at most one in
 //!   [`NOTIFY_INTERVAL`] for a notification, as the paper's receiver would send it.
 //! - Timers are read when an acknowledgement comes, and the byte counter counts what is acknowledged.
 //! - Steps are shares of the link's rate: the paper's 40 Mbit/s at its 40 Gbit/s. It names no step for hyper increase,
