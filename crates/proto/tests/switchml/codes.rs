@@ -9,9 +9,9 @@ use tributary_proto::contract::options::{OptionError, Options};
 use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::values::Values;
 use tributary_proto::switchml::PROTOCOL;
-use tributary_proto::tensors::{ElementTensor, FingerprintTensor, InPlaceStorage, Roster};
+use tributary_proto::tensors::{FingerprintTensor, Roster};
 
-use crate::floats::{floats, lossy, reduce, vector};
+use crate::floats::{floats, lossy, reduce, reduce_to, vector};
 use crate::harness::Network;
 use crate::harness::link::LinkConfig;
 use crate::levels::tree;
@@ -151,16 +151,7 @@ fn a_reduce_brings_the_sum_to_its_root() {
         let expected = at_home(&inputs, ReduceOp::Sum, width, block_elements(width, levels));
         for seed in 1..4 {
             let mut network = if levels { tree(seed, lossy(), &[2, 3], &job) } else { star(seed, lossy(), &job) };
-            for (rank, input) in inputs.iter().enumerate() {
-                let tensor = ElementTensor::new(InPlaceStorage::new(input.clone()), ReduceOp::Sum).to(Rank(4));
-                network.submit(rank, Collective { tensor: Box::new(tensor), deadline: None }).unwrap();
-            }
-            let events = network.run_until_idle(at_ms(1_000_000));
-            assert!(events.iter().all(|events| matches!(events[..], [HostEvent::Done { .. }])), "{width:?}");
-            let [HostEvent::Done { tensor, .. }] = &events[4][..] else { panic!("the reduce failed") };
-            let mut bytes = vec![0; expected.len()];
-            tensor.read_output(0..333, &mut bytes);
-            assert!(bytes == expected, "{width:?}, levels: {levels}, seed {seed}");
+            assert!(reduce_to(&mut network, &inputs, Rank(4)) == expected, "{width:?}, levels: {levels}, seed {seed}");
         }
     }
 }

@@ -4,7 +4,9 @@
 use tributary_numeric::{Combine, DType, Element, ReduceOp, bf16, f16, native};
 use tributary_proto::aggregation::ordered::reference_of;
 use tributary_proto::contract::config::JobConfig;
-use tributary_proto::contract::host::HostEvent;
+use tributary_proto::contract::host::{Collective, HostEvent};
+use tributary_proto::contract::ids::Rank;
+use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 
 use crate::harness::Network;
 use crate::harness::link::LinkConfig;
@@ -37,6 +39,20 @@ pub fn reduce<T: Element>(network: &mut Network, inputs: &[Vec<T>], op: ReduceOp
         .collect();
     assert!(outputs.iter().all(|output| output == &outputs[0]), "the same bits on every rank");
     outputs.into_iter().next().unwrap()
+}
+
+/// Sums one array from each rank at `root` alone, with success on all ranks; returns the bytes of its result.
+pub fn reduce_to<T: Element>(network: &mut Network, inputs: &[Vec<T>], root: Rank) -> Vec<u8> {
+    for (rank, input) in inputs.iter().enumerate() {
+        let tensor = ElementTensor::new(InPlaceStorage::new(input.clone()), ReduceOp::Sum).to(root);
+        network.submit(rank, Collective { tensor: Box::new(tensor), deadline: None }).unwrap();
+    }
+    let events = network.run_until_idle(at_ms(1_000_000));
+    assert!(events.iter().all(|events| matches!(events[..], [HostEvent::Done { .. }])), "the reduce failed");
+    let [HostEvent::Done { tensor, .. }] = &events[usize::from(root.0)][..] else { unreachable!("it is done") };
+    let mut bytes = vec![0; T::DTYPE.size() * inputs[0].len()];
+    tensor.read_output(0..inputs[0].len(), &mut bytes);
+    bytes
 }
 
 /// A rank's data as vectors of packets hold it.

@@ -11,10 +11,10 @@ use tributary_proto::contract::host::{Collective, HostEvent};
 use tributary_proto::contract::ids::Rank;
 use tributary_proto::contract::tensor::Spec;
 use tributary_proto::switchml::PROTOCOL;
-use tributary_proto::tensors::{ElementTensor, InPlaceStorage, Operands, Storage};
+use tributary_proto::tensors::{ElementTensor, Operands, Storage};
 
 use crate::codes::prove_with_fingerprints;
-use crate::floats::{floats, lossy, reduce, vector};
+use crate::floats::{floats, lossy, reduce, reduce_to, vector};
 use crate::harness::link::LinkConfig;
 use crate::levels::tree;
 use crate::setup::{at_ms, job, numbers, star};
@@ -101,15 +101,7 @@ fn a_reduce_brings_the_sum_to_its_root() {
         let expected = at_home(&inputs, ReduceOp::Sum, block_elements(6, levels), &mut 0);
         for seed in 1..4 {
             let mut network = if levels { tree(seed, lossy(), &[2, 3], &job) } else { star(seed, lossy(), &job) };
-            for (rank, input) in inputs.iter().enumerate() {
-                let tensor = ElementTensor::new(InPlaceStorage::new(input.clone()), ReduceOp::Sum).to(Rank(4));
-                network.submit(rank, Collective { tensor: Box::new(tensor), deadline: None }).unwrap();
-            }
-            let events = network.run_until_idle(at_ms(1_000_000));
-            let [HostEvent::Done { tensor, .. }] = &events[4][..] else { panic!("the reduce failed") };
-            let mut bytes = vec![0; expected.len()];
-            tensor.read_output(0..333, &mut bytes);
-            assert!(bytes == expected, "levels: {levels}, seed {seed}");
+            assert!(reduce_to(&mut network, &inputs, Rank(4)) == expected, "levels: {levels}, seed {seed}");
         }
     }
 }
