@@ -22,8 +22,7 @@ pub fn transports(config: &Config, graph: &Graph) -> Result<Vec<TransportSetting
         Some((format!("traffic {index}: transport_settings"), section.or(&config.transport)))
     });
     let sections = [("transport".to_string(), config.transport.clone())].into_iter().chain(patterns);
-    let mut path = None;
-    sections.map(|(name, section)| transport(config, graph, &name, &section, &mut path)).collect()
+    sections.map(|(name, section)| transport(config, graph, &name, &section)).collect()
 }
 
 /// The class of a pattern's flows: 0 is `[transport]`, and each pattern with settings of its own has one more.
@@ -38,7 +37,6 @@ fn transport(
     graph: &Graph,
     name: &str,
     section: &TransportSection,
-    path: &mut Option<LongestPath>,
 ) -> Result<TransportSettings, ConfigError> {
     let (defaults, framing) = (TransportSettings::default(), config.network.framing()?);
     let error = |sentence: String| invalid(format!("{name}: {sentence}"));
@@ -60,7 +58,7 @@ fn transport(
     check(graph, congestion_control, recovery, is_sprayed).map_err(error)?;
     let mut base_rtt = section.base_rtt.map_or(defaults.base_rtt, |rtt| rtt.0);
     if congestion_control.feedback == Feedback::Telemetry {
-        let path = path.get_or_insert_with(|| LongestPath::of(graph, framing, packet_bytes));
+        let path = LongestPath::of(graph, framing, packet_bytes);
         if path.switches > MAX_HOPS {
             let (switches, name) = (path.switches, congestion_control.name);
             return Err(error(format!("{name} reads what up to {MAX_HOPS} switches write, and a path has {switches}")));
@@ -160,5 +158,33 @@ impl LongestPath {
             longest.switches = longest.switches.max(switches);
         }
         longest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_pattern_has_the_round_trip_of_its_own_packets() {
+        let base_rtt_of_last = |patterns: &str| {
+            let text = format!(
+                "end = '1 ms'\n[network]\nstar = {{ hosts = 2 }}\nrouting = 'ecmp'\n\
+                 [transport]\ncongestion_control = 'hpcc'\n{patterns}"
+            );
+            let config = Config::parse(&text).unwrap();
+            let settings = transports(&config, &config.network.build().unwrap()).unwrap();
+            settings.last().unwrap().base_rtt
+        };
+        let pattern = |packet: &str| {
+            format!(
+                "[[traffic]]\npattern = 'permutation'\ntransport = 'dctcp'\nmessage = '1 MB'\n\
+                 transport_settings = {{ packet = '{packet}' }}\n"
+            )
+        };
+        let (small, large) = (base_rtt_of_last(&pattern("500 B")), base_rtt_of_last(&pattern("4 kB")));
+        assert!(small < large);
+        assert_eq!(base_rtt_of_last(&(pattern("4 kB") + &pattern("500 B"))), small);
+        assert_eq!(base_rtt_of_last(&(pattern("500 B") + &pattern("4 kB"))), large);
     }
 }
