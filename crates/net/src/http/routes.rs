@@ -39,7 +39,9 @@ pub fn router(api: Api, role: Role) -> Router {
     let posts = match (role, &api.fabric) {
         (Role::Operators, _) => operators::acts(),
         (Role::Members, None) => jobs::members().merge(jobs::child_switches()).merge(operators::acts()),
-        (Role::Members, Some(switch)) if switch.controller.is_some() => jobs::members().merge(operators::acts()),
+        (Role::Members, Some(switch)) if switch.controller.is_some() => {
+            jobs::members().merge(operators::acts()).merge(fabric::controller())
+        }
         (Role::Members, Some(switch)) => fabric::follower(&api, switch),
     };
     let router = readable().merge(posts).with_state(api.clone());
