@@ -111,7 +111,7 @@ fn ranks_that_are_still_summing_are_notified_that_the_switch_stops() {
 
 /// The rank of a job with one tree, which passes the leaf alone, is at the leaf. Others of a tree learn it from the controller.
 #[test]
-fn a_switch_of_a_fabric_that_stops_tells_its_controller_which_tells_all_others() {
+fn a_switch_of_a_fabric_that_stops_notifies_its_controller_and_jobs_that_need_it_fail() {
     let fabric = fabric::fabric(90, "0123456789abcdef");
     let (leaf, top) = (fabric::start(&fabric, "leaf"), fabric::start(&fabric, "top"));
     until(&leaf, "a greeting", ready);
@@ -123,9 +123,9 @@ fn a_switch_of_a_fabric_that_stops_tells_its_controller_which_tells_all_others()
     drop(group);
 }
 
-/// Running jobs may outlive the controller, so nobody is told before it is missed.
+/// Running jobs may outlive the controller, so nobody is notified before it is missed.
 #[test]
-fn ranks_that_miss_a_controller_hear_that_its_operator_stops_it_until_it_is_back() {
+fn ranks_that_miss_a_controller_are_given_its_operator_s_stop_as_the_reason_until_it_is_back() {
     let fabric = fabric::fabric(91, "0123456789abcdef");
     let (leaf, top) = (fabric::start(&fabric, "leaf"), fabric::start(&fabric, "top"));
     until(&leaf, "a greeting", ready);

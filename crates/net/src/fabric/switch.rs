@@ -104,8 +104,8 @@ impl FabricSwitch {
             Some(controller) => controller.note_stop(self.node).await,
             None => {
                 let body = json(&StopBody { switch: self.layout.name(self.node).to_owned() });
-                let told = ask::<Done>(self.controller_addr(), STOP, &body, &self.layout.secret, PROMPT).await;
-                if let Err(why) = told {
+                let notified = ask::<Done>(self.controller_addr(), STOP, &body, &self.layout.secret, PROMPT).await;
+                if let Err(why) = notified {
                     tracing::debug!(%why, "the controller learns of the stop when cables are silent");
                 }
             }
@@ -120,7 +120,7 @@ impl FabricSwitch {
         stopping(&self.layout, self.node)
     }
 
-    /// The sentence for ranks if the controller's operator stops it, as far as the controller has told.
+    /// The sentence for ranks if the controller's operator stops it, as far as the controller has said.
     pub fn controller_stops(&self) -> Option<String> {
         let stops = self.controller_stops.load(Ordering::Relaxed);
         stops.then(|| stopping(&self.layout, self.layout.controller))

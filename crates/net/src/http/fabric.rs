@@ -79,7 +79,7 @@ pub fn controller() -> Router<Api> {
 
 /// Notes that a switch's operator stops it.
 async fn stop(State(api): State<Api>, headers: HeaderMap, body: Body) -> Result<Json<Done>, ApiError> {
-    let Some(switch) = &api.fabric else { return Err(ApiError::bad_request("this is no fabric".into())) };
+    let Some(switch) = &api.fabric else { return Err(ApiError::bad_request("this switch is in no fabric".into())) };
     check_secret(switch, &headers)?;
     let StopBody { switch: name } = body::read(body).await?;
     let node = switch.layout.switches().find(|&node| switch.layout.name(node) == name);
