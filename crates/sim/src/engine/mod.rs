@@ -37,4 +37,4 @@ pub use simulation::{Settings, Simulation};
 pub(crate) use step_graph::{
     Exchange, RankStream, Round, StepGraph, StepNode, StepRank, StepSpan, StepWork, Transfer, Way,
 };
-pub(crate) use steps::{PlannedTree, assign_partitions};
+pub(crate) use steps::{HostRanks, PlannedTree, assign_partitions};

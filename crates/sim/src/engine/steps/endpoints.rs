@@ -33,12 +33,19 @@ impl Simulation {
         if now < first {
             return self.fabric.queue.push(first, EventId::new(EventKind::Submit, id.0));
         }
+        if !self.has_come_to_leader(id) {
+            return;
+        }
+        let Traffic { endpoints, jobs, .. } = &mut self.traffic;
+        let endpoint = &mut endpoints[id.0 as usize];
+        let job = jobs.get_mut(endpoint.job);
         let deadline = job.plan.timeout.map(|timeout| now + timeout);
         let tensor = job.tensor(endpoint.rank, endpoint.submitted, now);
         endpoint.submitted += 1;
         match endpoint.machine.submit(now, Collective { tensor, deadline }) {
             Ok(_) => {
                 endpoint.drain.begin();
+                self.bring_next(id);
                 self.drain(id);
             }
             // A failed job refuses collectives; its error is recorded already.
@@ -75,7 +82,8 @@ impl Simulation {
     /// Handles the events of a machine.
     pub(crate) fn poll_events(&mut self, id: EndpointId) {
         let Traffic { endpoints, jobs, .. } = &mut self.traffic;
-        let Endpoint { machine, job, rank, submitted, completed, .. } = &mut endpoints[id.0 as usize];
+        let Endpoint { host, machine, job, rank, submitted, completed, .. } = &mut endpoints[id.0 as usize];
+        let memory = &mut self.hosts[host.index()].memory;
         let mut ends = false;
         // The collectives of a training step that are complete: what follows is the step's to decide.
         let mut operations = Vec::new();
@@ -85,13 +93,20 @@ impl Simulation {
                 HostEvent::Done { op, .. } => Some(*op),
                 HostEvent::Failed { .. } => None,
             };
-            job.handle_event(*rank, event, self.fabric.now);
+            let now = self.fabric.now;
+            let at = match (done, memory.as_mut().filter(|_| job.host_ranks.is_several())) {
+                (Some(op), Some(memory)) => memory.carry_down(now, job, op.0 as u32, *rank),
+                _ => now,
+            };
+            job.handle_event(*rank, event, now, at);
             *completed += u32::from(done.is_some());
-            if let Some(op) = done.filter(|_| !job.plan.operations.is_empty()) {
+            if done.is_some() && !completed.is_multiple_of(job.host_ranks.fragments) {
+                // The other fragments of the collective are on their way.
+            } else if let Some(op) = done.filter(|_| !(job.plan.operations.is_empty() || job.host_ranks.is_several())) {
                 operations.push(op);
                 ends |= *completed == job.plan.iterations;
             } else if done.is_some() && *submitted < job.plan.iterations {
-                let at = self.fabric.now + job.plan.compute + job.lateness(*rank);
+                let at = at + job.plan.compute + job.lateness(*rank);
                 self.fabric.queue.push(at, EventId::new(EventKind::Submit, id.0));
             } else {
                 ends = true;

@@ -5,6 +5,7 @@ mod cores;
 mod endpoints;
 mod faults;
 mod flows;
+mod host_memory;
 mod install;
 mod jobs;
 mod measure;
@@ -12,5 +13,6 @@ mod memory;
 mod partition;
 mod step_graph;
 
+pub use host_memory::{HostMemory, HostRanks};
 pub(crate) use install::PlannedTree;
 pub use partition::assign_partitions;
