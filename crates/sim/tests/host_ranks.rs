@@ -2,12 +2,15 @@
 
 use std::ops::ControlFlow;
 
-use tributary_proto::contract::protocol::Protocol;
+use std::collections::BTreeMap;
+
+use tributary_proto::contract::protocol::{Placement, Protocol};
 use tributary_proto::protocols;
 use tributary_sim::config::Config;
 use tributary_sim::experiment::run_on_threads;
 use tributary_sim::report::{JobReport, Report};
 use tributary_sim::run;
+use tributary_sim::swarm::scenario;
 
 const MEMORY: &str = "[hosts]\nmemory = '80 Gbit/s'\n";
 const TENSOR: u64 = 5 << 20;
@@ -52,7 +55,12 @@ fn a_hosts_link_carries_a_tensor_once_whatever_the_number_of_its_ranks() {
 }
 
 fn usual() -> &'static Protocol {
-    protocols::named("switchml").unwrap()
+    named(|protocol| protocol.placement == Placement::Trees)
+}
+
+/// A protocol that has a property.
+fn named(has: impl Fn(&Protocol) -> bool) -> &'static Protocol {
+    protocols::ALL.iter().copied().find(|protocol| has(protocol)).unwrap()
 }
 
 #[test]
@@ -76,8 +84,11 @@ fn what_one_rank_brings_or_gets_crosses_its_hosts_memory_alone() {
     let (all, one) = (seconds("collective = 'allreduce'"), seconds("collective = 'reduce'\nroot = 15"));
     let saved = in_memory(7 * (TENSOR % FRAGMENT));
     assert!(all - one > 0.9 * saved, "{all} s and {one} s");
-    for more in ["collective = 'broadcast'\nroot = 9", "collective = 'reduce'\nroot = 9"] {
-        assert!(job(&file(2, 8, "canary", more)).complete, "{more}");
+    for (protocol, kind) in
+        protocols::ALL.iter().flat_map(|protocol| ["broadcast", "reduce"].map(|kind| (protocol, kind)))
+    {
+        let more = format!("collective = '{kind}'\nroot = 9");
+        assert!(job(&file(2, 8, protocol.name, &more)).complete, "{kind} under {protocol}");
     }
     let barrier = file(2, 8, usual().name, "collective = 'barrier'").replace(&TENSOR.to_string(), "0");
     assert!(job(&barrier).complete);
@@ -86,7 +97,7 @@ fn what_one_rank_brings_or_gets_crosses_its_hosts_memory_alone() {
 #[test]
 fn jobs_share_the_memory_of_their_hosts() {
     let two = |memory: &str| {
-        let job = "protocol = 'switchml'\nhosts = 'all'\ntensor = '2 MiB'\nranks_per_host = 16\n";
+        let job = format!("protocol = '{}'\nhosts = 'all'\ntensor = '2 MiB'\nranks_per_host = 16\n", usual());
         let network = "[network]\nstar = { hosts = 2 }\nrate = '100 Gbit/s'\nqueue = '16 MiB'\n";
         let both = report(&format!("{network}[hosts]\nmemory = '{memory}'\n[[job]]\n{job}[[job]]\n{job}"));
         both.jobs.iter().map(|job| job.seconds.unwrap()).fold(0.0, f64::max)
@@ -104,10 +115,19 @@ fn a_host_waits_for_the_latest_of_its_ranks() {
 }
 
 #[test]
+fn the_swarm_draws_hosts_with_several_ranks() {
+    let jobs: Vec<_> = (0..60).flat_map(|seed| scenario(seed).config.jobs).collect();
+    for per_host in [1, 2, 3, 8] {
+        assert!(jobs.iter().any(|job| job.ranks_per_host == per_host), "no job with {per_host} ranks on each host");
+    }
+}
+
+#[test]
 fn threads_change_nothing() {
     let network = "[network]\nleaf_spine = { leaves = 3, spines = 2, hosts_per_leaf = 2 }\n";
-    let job = "[[job]]\nprotocol = 'switchml'\nhosts = 'all'\ntensor = '5 MiB'\niterations = 2\nranks_per_host = 4\n";
-    let config = Config::parse(&format!("{network}{MEMORY}{job}")).unwrap();
+    let job = "hosts = 'all'\ntensor = '5 MiB'\niterations = 2\nranks_per_host = 4\n";
+    let text = format!("{network}{MEMORY}[[job]]\nprotocol = '{}'\n{job}", usual());
+    let config = Config::parse(&text).unwrap();
     let of = |threads| run_on_threads(&config, threads, &mut |_| ControlFlow::Continue(())).unwrap();
     let (one, three) = (of(1), of(3));
     assert_eq!(one.failure(), None);
@@ -117,21 +137,26 @@ fn threads_change_nothing() {
 #[test]
 fn a_job_that_cannot_sum_in_memory_is_refused_with_a_sentence() {
     let refusal = |file: &str| run(&Config::parse(file).unwrap()).unwrap_err().to_string();
+    let sparse = named(|protocol| protocol.options.of_sparse(&BTreeMap::new(), None).is_some());
+    let custom = named(|protocol| protocol.options.custom_ops.is_some());
+    let ranks = [("reproducible".to_string(), "ranks".to_string())].into();
+    let ordered = named(|protocol| protocol.options.read(&ranks).is_ok());
+    let partial = named(|protocol| protocol.options.quorum.is_some());
     for (protocol, more, sentence) in [
-        ("flare", "density = '1 %'", "a job of sparse tensors is not summed in hosts' memory"),
-        ("flare", "operator = 'maxloc'", "a job with an operator of its own is not summed in hosts' memory"),
-        ("flare", "options = { reproducible = 'ranks' }", "the job's options promise the order of all ranks"),
-        ("panama", "op = 'avg'\noptions = { partial = '1/2' }", "results that may lack ranks are not summed"),
-        ("switchml", "root = 4\ncollective = 'reduce'", "root = 4 is not one of its 4 ranks"),
-        ("switchml", "stragglers = { ranks = [4], late = '1 us' }", "stragglers name rank 4: it has 4 ranks"),
+        (sparse, "density = '1 %'", "a job of sparse tensors is not summed in hosts' memory"),
+        (custom, "operator = 'maxloc'", "a job with an operator of its own is not summed in hosts' memory"),
+        (ordered, "options = { reproducible = 'ranks' }", "the job's options promise the order of all ranks"),
+        (partial, "op = 'avg'\noptions = { partial = '1/2' }", "results that may lack ranks are not summed"),
+        (usual(), "root = 4\ncollective = 'reduce'", "root = 4 is not one of its 4 ranks"),
+        (usual(), "stragglers = { ranks = [4], late = '1 us' }", "stragglers name rank 4: it has 4 ranks"),
     ] {
-        let said = refusal(&file(2, 2, protocol, more));
+        let said = refusal(&file(2, 2, protocol.name, more));
         assert!(said.starts_with("job 0: ") && said.contains(sentence), "{said}");
     }
-    let said = refusal(&file(2, 2, "switchml", "").replace(MEMORY, ""));
+    let said = refusal(&file(2, 2, usual().name, "").replace(MEMORY, ""));
     assert!(said.contains("ranks_per_host = 2: [hosts] says nothing of their memory"), "{said}");
     for ranks in [0, 65] {
-        let said = refusal(&file(2, ranks, "switchml", ""));
+        let said = refusal(&file(2, ranks, usual().name, ""));
         assert!(said.contains("a host has 1 to 64 ranks of a job"), "{said}");
     }
 }

@@ -7,8 +7,8 @@ use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::packet::Ecn;
 use tributary_proto::contract::time::{Span, Time};
 
+use super::host_memory::HostMemory;
 use super::records::EndpointId;
-use super::steps::HostMemory;
 use super::traffic::{FlowId, Traffic};
 use crate::events::{EventId, EventKind};
 use crate::net::{Fabric, Packet, PacketFlags, PayloadId};

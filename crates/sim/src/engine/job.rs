@@ -15,8 +15,8 @@ use tributary_proto::tensors::{CheckedBytes, FingerprintTensor, Roster, SparseDr
 
 use super::custom_op::{Contributions, CustomOp, Data};
 use super::faults::{Failure, Loss};
+use super::host_memory::HostRanks;
 use super::records::{Iteration, JobError, JobErrorKind, JobIndex, JobLifetime, JobPlan};
-use super::steps::HostRanks;
 
 /// A job in the network.
 pub struct Job {
@@ -212,9 +212,24 @@ impl Job {
         };
         let at = error.time.as_secs_f64() * 1e6;
         let host = self.members.get(error.rank.index()).map_or(0, |host| host.0);
-        let (rank, collective) =
-            (error.rank.0 * self.host_ranks.ranks, error.iteration / self.host_ranks.fragments);
+        let (rank, collective) = (error.rank.0 * self.host_ranks.ranks, error.iteration / self.host_ranks.fragments);
         format!("rank {rank} (host {host}) in collective {collective} at {at:.3} us: {what}")
+    }
+
+    /// How many ranks it has, on all hosts.
+    pub fn ranks(&self) -> usize {
+        self.plan.members.len() * usize::from(self.host_ranks.ranks)
+    }
+
+    /// Its collectives so far: those whose fragments are operations, as wholes.
+    pub fn collectives(&self) -> Vec<Iteration> {
+        let whole = |fragments: &[Iteration]| Iteration {
+            start: fragments.iter().filter_map(|fragment| fragment.start).min(),
+            end: fragments.iter().filter_map(|fragment| fragment.end).max(),
+            completed: fragments.iter().map(|fragment| fragment.completed).min().unwrap_or(0),
+            first: None,
+        };
+        self.iterations.chunks(self.host_ranks.fragments as usize).map(whole).collect()
     }
 
     /// True if every rank has completed every collective.

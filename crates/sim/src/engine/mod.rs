@@ -11,6 +11,7 @@ mod custom_op;
 mod endpoint;
 mod faults;
 mod host;
+mod host_memory;
 mod job;
 mod program;
 mod records;
@@ -28,6 +29,7 @@ pub use faults::Action;
 pub(crate) use faults::Failure;
 pub(crate) use host::Background;
 pub use host::{Holds, HostCosts, Noise};
+pub(crate) use host_memory::HostRanks;
 pub(crate) use job::Job;
 pub(crate) use program::{Gauge, Handled, Occupancy, SLOTS_IN_USE, SharedSettings, SwitchMetrics};
 pub use records::{
@@ -37,4 +39,4 @@ pub use simulation::{Settings, Simulation};
 pub(crate) use step_graph::{
     Exchange, RankStream, Round, StepGraph, StepNode, StepRank, StepSpan, StepWork, Transfer, Way,
 };
-pub(crate) use steps::{HostRanks, PlannedTree, assign_partitions};
+pub(crate) use steps::{PlannedTree, assign_partitions};

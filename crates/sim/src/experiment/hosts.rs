@@ -117,7 +117,9 @@ pub(super) fn host_ranks(
         return refuse("results that may lack ranks are not summed in hosts' memory".into());
     }
     if (options.order)(&plan.options) == SumOrder::Ranks {
-        return refuse("the job's options promise the order of all ranks, which sums in hosts' memory do not keep".into());
+        return refuse(
+            "the job's options promise the order of all ranks, which sums in hosts' memory do not keep".into(),
+        );
     }
     let fragments = HostRanks::cut(&plan.spec);
     let count = fragments.len() as u32;

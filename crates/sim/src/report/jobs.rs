@@ -187,8 +187,7 @@ pub(super) fn report(simulation: &Simulation, job: &Job, metrics: &[SwitchMetric
     }
     let collectives = job.collectives();
     let durations = durations(job, &collectives);
-    let completed = durations.len();
-    let median = durations.get(durations.len() / 2).copied();
+    let (completed, median) = (durations.len(), durations.get(durations.len() / 2).copied());
     let mean = (completed > 0).then(|| durations.iter().sum::<f64>() / completed as f64);
     let tensor_bytes = u64::from(job.plan.spec.elements) * job.plan.spec.dtype.size() as u64;
     let per_host = usize::from(job.host_ranks.ranks);
@@ -255,7 +254,9 @@ impl TreeReport {
 
 /// The bits of a collective in a second. The collectives of a training step differ, and have no goodput together.
 fn goodput_gbps(job: &Job, bytes: u64, seconds: Option<f64>) -> Option<f64> {
-    seconds.filter(|_| job.plan.operations.is_empty() || job.host_ranks.is_several()).map(|seconds| bytes as f64 * 8e-9 / seconds)
+    seconds
+        .filter(|_| job.plan.operations.is_empty() || job.host_ranks.is_several())
+        .map(|seconds| bytes as f64 * 8e-9 / seconds)
 }
 
 /// Seconds of the collectives that every rank has completed, the shortest first.

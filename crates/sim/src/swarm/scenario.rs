@@ -10,9 +10,9 @@ use tributary_proto::protocols;
 
 use crate::config::{
     AcceleratorSection, Bytes, ClosShape, CollectiveKind, Config, DataRate, DumbbellShape, Duration, FaultSection,
-    GraphLink, GraphShape, HostCostSection, Hosts, JobSection, LeafSpineShape, LinkSet, Links, LosslessSection, Network, NodeName,
-    NoiseSection, ParameterServers, Placement, Routing, ServerWord, Share, StarShape, StragglerSection, Switches,
-    Timeouts,
+    GraphLink, GraphShape, HostCostSection, Hosts, JobSection, LeafSpineShape, LinkSet, Links, LosslessSection,
+    Network, NodeName, NoiseSection, ParameterServers, Placement, Routing, ServerWord, Share, StarShape,
+    StragglerSection, Switches, Timeouts,
 };
 use crate::engine::{Holds, Magnitudes};
 use crate::rng::{Purpose, Rng};
@@ -77,8 +77,6 @@ pub fn scenario(seed: u64) -> Scenario {
     jobs.iter_mut().for_each(|job| partial.allow_partial(job));
     let mut custom = stream(12);
     jobs.iter_mut().for_each(|job| custom.choose_custom_op(job));
-    let mut several = stream(17);
-    let hosts_with_memory = several.put_several_ranks_on_hosts(&mut jobs);
     let heals = ending == Ending::AllHeals;
     let trainings = if heals { stream(11).trainings(hosts, heal, &network) } else { Vec::new() };
     Scenario {
@@ -87,7 +85,7 @@ pub fn scenario(seed: u64) -> Scenario {
             end: END,
             steps: stream(15).steps(hosts, heals && network.queue.0 >= 30_000),
             network,
-            hosts: hosts_with_memory,
+            hosts: stream(17).put_several_ranks_on_hosts(&mut jobs),
             jobs,
             trainings,
             traffic,

@@ -5,7 +5,6 @@ mod cores;
 mod endpoints;
 mod faults;
 mod flows;
-mod host_memory;
 mod install;
 mod jobs;
 mod measure;
@@ -13,6 +12,5 @@ mod memory;
 mod partition;
 mod step_graph;
 
-pub use host_memory::{HostMemory, HostRanks};
 pub(crate) use install::PlannedTree;
 pub use partition::assign_partitions;
