@@ -21,7 +21,7 @@ use ureq::{Agent, RequestBuilder};
 pub use self::operators::{Events, ended, events, history, status, status_of_child};
 use crate::api::{
     Done, ErrorBody, GoneMembers, Jobs, JoinBody, JoinReply, LeaveBody, NO_CONTROLLER, OfferBody, OfferReply,
-    RetireBody, StandingBody, SwitchJoinBody, SwitchJoinReply, SwitchLeaveBody, WatchBody, hex, version,
+    RetireBody, STOPPING, StandingBody, SwitchJoinBody, SwitchJoinReply, SwitchLeaveBody, WatchBody, hex, version,
 };
 use crate::rendezvous::{Departed, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
 
@@ -294,6 +294,7 @@ impl Rendezvous for HttpRendezvous {
             Ok(gone) => Watched::Gone(gone.table(self.client.switch.ip())),
             Err(ClientError::Refused { code, .. }) if code == "too_many_watches" => Watched::Unwatched,
             Err(ClientError::Refused { code, error, .. }) if code == NO_CONTROLLER => Watched::NoController(error),
+            Err(ClientError::Refused { code, error, .. }) if code == STOPPING => Watched::Unreachable(error),
             Err(ClientError::Refused { .. }) => Watched::Unknown,
             Err(ClientError::Unreachable(why)) => Watched::Unreachable(why),
         }

@@ -1,5 +1,6 @@
 //! The state of a switch for people and programs, as `GET /status` answers and `tributary status` prints.
 
+mod clients;
 mod ended;
 pub mod operation;
 mod trees;
@@ -12,9 +13,13 @@ use serde::{Deserialize, Serialize};
 use tributary_proto::contract::custom_op::{CustomOp, CustomOps};
 use tributary_proto::contract::metric::{Metric, MetricValue};
 
+pub(crate) use self::clients::Refusals;
+pub use self::clients::{ClientStatus, RefusalStatus};
 pub(crate) use self::ended::EndedJobs;
 pub use self::ended::{Ended, EndedJob};
-pub use self::trees::{LagStatus, OrderStatus, TreeChildStatus, TreeStatus, TreeSwitchStatus};
+pub use self::trees::{
+    ChildSwitchStatus, LagStatus, OrderStatus, ParentStatus, TreeChildStatus, TreeStatus, TreeSwitchStatus,
+};
 
 /// A switch and its jobs at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,6 +54,9 @@ pub struct SwitchInfo {
     /// The clients whose joins an operator has forbidden.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub banned: Vec<String>,
+    /// The clients that have jobs, or were refused.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clients: Vec<ClientStatus>,
     /// Bytes for all jobs, and for what they share.
     pub memory_bytes: u64,
     /// Bytes that jobs are charged, and what they share; at a switch of a fabric that is not the controller, what machines hold.
@@ -366,30 +374,6 @@ pub struct MemberStatus {
     /// The source address of its packets.
     pub addr: SocketAddr,
     /// `present`, `left` or `lost`.
-    pub state: String,
-    /// Seconds since its last packet; none if there was none yet.
-    pub last_seen_s_ago: Option<f64>,
-}
-
-/// A child switch.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ChildSwitchStatus {
-    /// Its control API.
-    pub addr: Option<SocketAddr>,
-    /// The ranks below it, ascending.
-    pub ranks: Vec<u16>,
-    /// `present`, `left` or `lost`.
-    pub state: String,
-    /// Seconds since its last packet; none if there was none yet.
-    pub last_seen_s_ago: Option<f64>,
-}
-
-/// The parent switch.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ParentStatus {
-    /// `present` or `lost`.
     pub state: String,
     /// Seconds since its last packet; none if there was none yet.
     pub last_seen_s_ago: Option<f64>,
