@@ -1,19 +1,20 @@
 //! The state of a switch for people and programs, as `GET /status` answers and `tributary status` prints.
 
 mod ended;
+mod members;
 pub mod operation;
 mod trees;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use tributary_proto::contract::custom_op::{CustomOp, CustomOps};
+use tributary_control::LargeSums;
 use tributary_proto::contract::metric::{Metric, MetricValue};
 
 pub(crate) use self::ended::EndedJobs;
 pub use self::ended::{Ended, EndedJob};
+pub use self::members::{ChildSwitchStatus, MemberStatus, OperatorStatus, ParentStatus};
 pub use self::trees::{LagStatus, OrderStatus, TreeChildStatus, TreeStatus, TreeSwitchStatus};
 
 /// A switch and its jobs at one moment.
@@ -38,6 +39,9 @@ pub struct SwitchInfo {
     pub listen: SocketAddr,
     /// The operators' own address.
     pub http: Option<SocketAddr>,
+    /// The rate of the link by which the request came, if its driver reports one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_bits_per_s: Option<u64>,
     /// The control API of the parent switch, if there is one.
     pub parent: Option<SocketAddr>,
     /// Why the parent switch is not healthy, if it is not.
@@ -304,6 +308,9 @@ pub struct JobStatus {
     /// The collective that ranks are in, if they are in one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<operation::OperationStatus>,
+    /// Where large sums are made, as the workers have planned it last, if they share them out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub large_sums: Option<LargeSums>,
     /// Elements per packet.
     pub elements_per_packet: u16,
     /// The bytes that the job is charged; at a switch of a fabric that is not the controller, what its own machines hold.
@@ -334,63 +341,4 @@ pub struct JobStatus {
     /// The reason why the job has failed: a tree has lost a switch or a cable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broken: Option<String>,
-}
-
-/// A custom operator of a job.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct OperatorStatus {
-    /// The operator's name.
-    pub name: String,
-    /// The hash of its module.
-    pub sha256: String,
-}
-
-impl OperatorStatus {
-    /// All operators of a job.
-    pub(crate) fn all(operators: &CustomOps) -> Vec<OperatorStatus> {
-        let of = |operator: &Arc<dyn CustomOp>| OperatorStatus {
-            name: operator.name().to_owned(),
-            sha256: operator.hash().to_string(),
-        };
-        operators.iter().map(of).collect()
-    }
-}
-
-/// One member.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct MemberStatus {
-    /// The member's rank.
-    pub rank: u16,
-    /// The source address of its packets.
-    pub addr: SocketAddr,
-    /// `present`, `left` or `lost`.
-    pub state: String,
-    /// Seconds since its last packet; none if there was none yet.
-    pub last_seen_s_ago: Option<f64>,
-}
-
-/// A child switch.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ChildSwitchStatus {
-    /// Its control API.
-    pub addr: Option<SocketAddr>,
-    /// The ranks below it, ascending.
-    pub ranks: Vec<u16>,
-    /// `present`, `left` or `lost`.
-    pub state: String,
-    /// Seconds since its last packet; none if there was none yet.
-    pub last_seen_s_ago: Option<f64>,
-}
-
-/// The parent switch.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ParentStatus {
-    /// `present` or `lost`.
-    pub state: String,
-    /// Seconds since its last packet; none if there was none yet.
-    pub last_seen_s_ago: Option<f64>,
 }

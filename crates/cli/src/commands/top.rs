@@ -98,6 +98,7 @@ fn screen(switch: SocketAddr, History { switch: own, jobs, .. }: &History, past:
     if !jobs.is_empty() {
         lines.extend([String::new(), table(jobs)]);
         lines.extend(jobs.iter().filter_map(|job| job.operation.as_ref()?.who_lacks(&job.name)));
+        lines.extend(jobs.iter().filter_map(|job| Some(job.large_sums.as_ref()?.line(&job.name))));
     }
     if !past.is_empty() {
         lines.push(String::new());
