@@ -23,9 +23,10 @@ from tributary.torch.hosts import HostsNetwork, Reports
 from tributary.torch.lane import Lane
 from tributary.torch.local import LocalNetwork, Shared, share_memory
 from tributary.torch.network import Network
-from tributary.torch.options import AT_HOSTS, AUTO, Options
+from tributary.torch.options import AT_HOSTS, AUTO, REPLAN, Options
 from tributary.torch.protocol_choice import choose, of_shared_links
 from tributary.torch.rendezvous import Meeting, Rendezvous
+from tributary.torch.replan import HINT, LOSSES, agree
 from tributary.torch.switches import SwitchNetwork
 from tributary.torch.transit import Hint
 
@@ -68,6 +69,8 @@ class Members:
         if self._rendezvous.meeting.embedded:
             self._hints[SwitchLostError] = "the switch ran in the process of rank 0 of this group"
         self._hints[RankLostError] = self._rendezvous.with_reasons
+        if self.replans:
+            self._hints |= dict.fromkeys(LOSSES, HINT)
         self._joining = threading.Lock()
         #: Why sums go through the network and not through this host's memory; None if they do not, or there are none.
         self.why_network: str | None = None
@@ -104,6 +107,16 @@ class Members:
     def switches(self) -> list[str]:
         """The switches that this rank uses."""
         return self._rendezvous.meeting.switches
+
+    @property
+    def replans(self) -> bool:
+        """Whether the group goes on without a switch or a parameter server that is lost: those of others alone."""
+        return self._given.on_loss == REPLAN and not self._rendezvous.meeting.embedded
+
+    def without_the_lost(self, title: str, patience: timedelta) -> tuple[dist.Store, Options]:
+        """The store and the options with which the same ranks meet again after this operation failed."""
+        left = agree(self._store, self.rank, self.size, self.switches, (title, self.main.number), patience)
+        return dist.PrefixStore("again", self._store), replace(self._given, switch=",".join(left) or None)
 
     def open_lane(self, callbacks: str) -> Lane:
         """Meet the other ranks for operations in this group that callbacks of a group start."""
