@@ -4,11 +4,11 @@ use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
 
 use super::faults;
-use super::hosts::{Allocation, Servers, servers};
+use super::hosts::Allocation;
 use super::plan::{job_plan, switch_options};
 use super::traffic::add_traffic;
 use super::transport::transports;
-use super::{step, training};
+use super::{shares, step, training};
 use crate::config::{Config, ConfigError, Duration, HostCostSection, Hosts, JobSection, StragglerSection, invalid};
 use crate::engine::{Accelerator, HostCosts, JobPlan, Noise, Settings, SharedSettings, Simulation};
 use crate::rng::{Purpose, Rng};
@@ -51,13 +51,14 @@ pub fn build(config: &Config) -> Result<Simulation, ConfigError> {
     for (index, section) in config.jobs.iter().enumerate() {
         let plan = job_plan(config, index, section, &mut hosts, &simulation)?;
         let late = lateness(&plan, section)?;
-        let servers = servers(&plan, section, &mut hosts)?;
-        let installed = match servers {
-            None => simulation.install(plan),
-            Some(Servers { hosts, slots }) => simulation.install_served(JobPlan { slots, ..plan }, &hosts),
-        };
-        let job = installed.map_err(|error| invalid(error.to_string()))?;
-        simulation.traffic.jobs.get_mut(job).late = late;
+        for (plan, served) in shares::jobs(plan, section, &mut hosts, simulation.graph())? {
+            let installed = match served {
+                None => simulation.install(plan),
+                Some(servers) => simulation.install_served(plan, &servers),
+            };
+            let job = installed.map_err(|error| invalid(error.to_string()))?;
+            simulation.traffic.jobs.get_mut(job).late = late.clone();
+        }
     }
     for index in 0..config.steps.len() {
         step::install(&mut simulation, config, index, &mut hosts)?;
