@@ -55,7 +55,7 @@ fn link(graph: &Graph, host: NodeId, ranks: u32) -> HostLink {
     HostLink { up_bits_per_s: up, down_bits_per_s: down, ..HostLink::new(up, ranks) }
 }
 
-/// The tensor between whole blocks: each server's share, and the rest beside the ranks.
+/// The tensor cut after whole blocks: the share of each server, and the rest beside the ranks.
 fn split(plan: &JobPlan, spare: &[NodeId], shares: &[f64]) -> Vec<Sum> {
     let (whole, block) = (plan.spec.elements, u32::from(plan.elements_per_packet));
     let sum = |elements: u32, whose: String, servers: usize| {
@@ -68,7 +68,7 @@ fn split(plan: &JobPlan, spare: &[NodeId], shares: &[f64]) -> Vec<Sum> {
     let mut left = whole;
     let mut sums = Vec::new();
     for (&host, share) in spare.iter().zip(shares) {
-        let elements = ((share * f64::from(whole) / f64::from(block)).round() as u32).saturating_mul(block).min(left);
+        let elements = ((share * f64::from(whole) / f64::from(block)).ceil() as u32).saturating_mul(block).min(left);
         if elements > 0 {
             left -= elements;
             sums.push((sum(elements, format!("at host {}", host.0), 1), Some(vec![host])));
