@@ -20,7 +20,8 @@ pub use self::operators::{Events, ended, events, history, status, status_of_chil
 pub use self::token::{Token, VARIABLE};
 use crate::api::{
     Done, ErrorBody, GoneMembers, Jobs, JoinBody, JoinReply, LeaveBody, NO_CONTROLLER, OfferBody, OfferReply,
-    RetireBody, StandingBody, SumsBody, SwitchJoinBody, SwitchJoinReply, SwitchLeaveBody, WatchBody, hex, version,
+    RetireBody, STOPPING, StandingBody, SumsBody, SwitchJoinBody, SwitchJoinReply, SwitchLeaveBody, WatchBody, hex,
+    version,
 };
 use crate::rendezvous::{Departed, JoinAnswer, JoinError, JoinRequest, LargeSums, Rendezvous, Standing, Watched};
 
@@ -301,6 +302,7 @@ impl Rendezvous for HttpRendezvous {
             Ok(gone) => Watched::Gone(gone.table(self.client.switch.ip())),
             Err(ClientError::Refused { code, .. }) if code == "too_many_watches" => Watched::Unwatched,
             Err(ClientError::Refused { code, error, .. }) if code == NO_CONTROLLER => Watched::NoController(error),
+            Err(ClientError::Refused { code, error, .. }) if code == STOPPING => Watched::Unreachable(error),
             Err(ClientError::Refused { .. }) => Watched::Unknown,
             Err(ClientError::Unreachable(why)) => Watched::Unreachable(why),
         }

@@ -1,21 +1,26 @@
 //! The state of a switch for people and programs, as `GET /status` answers and `tributary status` prints.
 
+mod clients;
 mod ended;
-mod members;
 pub mod operation;
 mod trees;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use tributary_control::LargeSums;
+use tributary_proto::contract::custom_op::{CustomOp, CustomOps};
 use tributary_proto::contract::metric::{Metric, MetricValue};
 
+pub(crate) use self::clients::Refusals;
+pub use self::clients::{ClientStatus, RefusalStatus};
 pub(crate) use self::ended::EndedJobs;
 pub use self::ended::{Ended, EndedJob};
-pub use self::members::{ChildSwitchStatus, MemberStatus, OperatorStatus, ParentStatus};
-pub use self::trees::{LagStatus, OrderStatus, TreeChildStatus, TreeStatus, TreeSwitchStatus};
+pub use self::trees::{
+    ChildSwitchStatus, LagStatus, OrderStatus, ParentStatus, TreeChildStatus, TreeStatus, TreeSwitchStatus,
+};
 
 /// A switch and its jobs at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -53,6 +58,9 @@ pub struct SwitchInfo {
     /// The clients whose joins an operator has forbidden.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub banned: Vec<String>,
+    /// The clients that have jobs, or were refused.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clients: Vec<ClientStatus>,
     /// Bytes for all jobs, and for what they share.
     pub memory_bytes: u64,
     /// Bytes that jobs are charged, and what they share; at a switch of a fabric that is not the controller, what machines hold.
@@ -341,4 +349,39 @@ pub struct JobStatus {
     /// The reason why the job has failed: a tree has lost a switch or a cable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broken: Option<String>,
+}
+
+/// A custom operator of a job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OperatorStatus {
+    /// The operator's name.
+    pub name: String,
+    /// The hash of its module.
+    pub sha256: String,
+}
+
+impl OperatorStatus {
+    /// All operators of a job.
+    pub(crate) fn all(operators: &CustomOps) -> Vec<OperatorStatus> {
+        let of = |operator: &Arc<dyn CustomOp>| OperatorStatus {
+            name: operator.name().to_owned(),
+            sha256: operator.hash().to_string(),
+        };
+        operators.iter().map(of).collect()
+    }
+}
+
+/// One member.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MemberStatus {
+    /// The member's rank.
+    pub rank: u16,
+    /// The source address of its packets.
+    pub addr: SocketAddr,
+    /// `present`, `left` or `lost`.
+    pub state: String,
+    /// Seconds since its last packet; none if there was none yet.
+    pub last_seen_s_ago: Option<f64>,
 }

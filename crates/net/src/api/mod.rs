@@ -365,6 +365,9 @@ pub struct Jobs {
 /// The code for a switch of a fabric that cannot reach the controller.
 pub const NO_CONTROLLER: &str = "no_controller";
 
+/// The code for a switch that ends: joins are refused, and watches of a fabric's jobs, which go on elsewhere.
+pub const STOPPING: &str = "stopping";
+
 /// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

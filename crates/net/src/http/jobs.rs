@@ -153,6 +153,7 @@ async fn watch(
     Extension(guard): Extension<ClosingGuard>,
     Extension(permit): Extension<Arc<ConnectionPermit>>,
     Path(name): Path<String>,
+    headers: HeaderMap,
     body: Body,
 ) -> Result<Json<GoneMembers>, ApiError> {
     let name = JobName::new(&name)?;
@@ -166,6 +167,7 @@ async fn watch(
     tokio::select! {
         biased;
         sentence = failure(&api, &name, id, key) => Ok(Json(GoneMembers::failed(sentence))),
+        error = stopping(&api, &headers) => Err(error),
         watched = watched => watched,
     }
 }
@@ -175,6 +177,14 @@ async fn failure(api: &Api, name: &JobName, id: JobId, key: JobKey) -> String {
     match &api.fabric {
         Some(fabric) => fabric.handle.broken(id, key).await,
         None if api.plane.standing(name, id, key).is_ok() => api.plane.fault(id).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until this switch stops and jobs go on elsewhere, as in a fabric. Elsewhere its jobs end with it.
+async fn stopping(api: &Api, headers: &HeaderMap) -> ApiError {
+    match &api.fabric {
+        Some(switch) => fabric::stopping(switch, headers).await,
         None => std::future::pending().await,
     }
 }

@@ -141,6 +141,8 @@ impl Viewer {
             .plane
             .with_control(|control| (control.is_cordoned(), control.banned().map(ToString::to_string).collect()));
         let shards = self.plane.shard_addrs().into_iter().zip(&samples.shards).enumerate();
+        let jobs: Vec<JobStatus> =
+            views.into_iter().map(|view| job_status(now, view, samples, self.identity.listen)).collect();
         SwitchStatus {
             switch: SwitchInfo {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -152,6 +154,7 @@ impl Viewer {
                 parent_failure: self.plane.parent_failure(),
                 cordoned,
                 banned,
+                clients: self.plane.clients(&jobs),
                 memory_bytes,
                 memory_used_bytes,
                 max_jobs,
@@ -161,7 +164,7 @@ impl Viewer {
                 shared: first_shard(samples).map(shared).unwrap_or_default(),
                 fabric: None,
             },
-            jobs: views.into_iter().map(|view| job_status(now, view, samples, self.identity.listen)).collect(),
+            jobs,
         }
     }
 }
