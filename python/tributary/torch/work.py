@@ -81,7 +81,7 @@ class GroupWork(Work):
                     except Exception as failed:
                         error = failed
                 if error is not None:
-                    self._health.note(error)
+                    self._health.note(error, self.title)
                     entitle(error, self.title)
                 if self._ledger is not None:
                     self._ledger.ended(self._begun, time.monotonic())
