@@ -40,12 +40,12 @@ buckets while earlier layers compute, as PyTorch's DDP does; with --kind fsdp pa
 gathered and gradients scattered layer by layer.
 
 A network is a star of --hosts with links of --rate; or that of a file; or that of a running
-switch: as many hosts as its jobs have now, those of child switches in racks. A switch knows
-neither rates nor delays, and a fabric's file no delays: flags say these. Each protocol's own
-machines run the step packet by packet; `gloo` is hosts that sum over TCP as PyTorch's Gloo does,
-with DCTCP for TCP.
-Large models are scaled down, times with them, and the table says so: delays do not scale, so
-that short steps look somewhat slower than they are; --scale 1 is exact.
+switch: as many hosts as its jobs have now, those of child switches in racks, with links as fast
+as its own, where it knows that. Neither a switch nor a fabric's file knows delays: --delay says
+them. Each protocol's own machines run the step packet by packet; `gloo` is hosts that sum over
+TCP as PyTorch's Gloo does, with DCTCP for TCP. Large models are scaled down, times with them,
+and the table says so: delays do not scale, so that short steps look somewhat slower than they
+are; --scale 1 is exact.
 
 Hosts' processors cost nothing, unless --calibrate measures how long this machine's are busy for
 a packet and for a byte: two ranks and a switch run here for some seconds. In the plan each host

@@ -123,27 +123,42 @@ impl Links {
         rate: Option<DataRate>,
         delay: Option<Duration>,
     ) -> Result<Links, Failure> {
-        let status = client::status(resolve(switch)?)?;
-        if status.switch.fabric.is_some() {
-            return Err(Failure::new(format!(
-                "{switch} is a switch of a fabric, whose file says more than a switch: --network FABRIC.toml"
-            )));
-        }
-        let mut links = match hosts {
-            Some(hosts) => Links::star(hosts.into(), rate, delay),
-            None => of_hosts(switch, &status, rate.unwrap_or(RATE), delay.unwrap_or(DELAY))?,
-        };
-        links.switch_memory = Some(status.switch.memory_bytes);
-        if rate.is_none() || delay.is_none() {
-            let sentence = |flag: &str, of: &str, usual: String| {
-                format!("{switch} does not know {of}: --{flag} was taken as {usual}")
-            };
-            let rate = rate.is_none().then(|| sentence("rate", "the rates of its links", RATE.to_string()));
-            let delay = delay.is_none().then(|| sentence("delay", "their delays", DELAY.to_string()));
-            links.assumed.extend(rate.into_iter().chain(delay));
-        }
-        Ok(links)
+        of_status(switch, &client::status(resolve(switch)?)?, hosts, rate, delay)
     }
+}
+
+/// The network of a switch with this status.
+fn of_status(
+    switch: &str,
+    status: &SwitchStatus,
+    hosts: Option<u16>,
+    rate: Option<DataRate>,
+    delay: Option<Duration>,
+) -> Result<Links, Failure> {
+    if status.switch.fabric.is_some() {
+        return Err(Failure::new(format!(
+            "{switch} is a switch of a fabric, whose file says more than a switch: --network FABRIC.toml"
+        )));
+    }
+    let own = status.switch.link_bits_per_s.map(|bits| DataRate(Rate(bits)));
+    let taken = rate.or(own).unwrap_or(RATE);
+    let mut links = match hosts {
+        Some(hosts) => Links::star(hosts.into(), Some(taken), delay),
+        None => of_hosts(switch, status, taken, delay.unwrap_or(DELAY))?,
+    };
+    links.switch_memory = Some(status.switch.memory_bytes);
+    if rate.is_none() {
+        links.assumed.push(match own {
+            Some(own) => {
+                format!("{switch} has a link of {own}: hosts' links were taken as equally fast, without --rate")
+            }
+            None => format!("{switch} does not know the rates of its links: --rate was taken as {RATE}"),
+        });
+    }
+    if delay.is_none() {
+        links.assumed.push(format!("{switch} does not know the delays of its links: --delay was taken as {DELAY}"));
+    }
+    Ok(links)
 }
 
 /// Up over all levels and down again, and back, if each link is as long as the longest.
@@ -320,6 +335,21 @@ mod tests {
         assert_eq!(links.assumed, ["sw has 3 ranks on 2 hosts: the plan has one on each"]);
         let sentence = live(&["10.0.0.2", "10.0.0.9"], &[]).unwrap_err();
         assert!(sentence.contains("sw knows 1 hosts") && sentence.contains("--hosts N"), "{sentence}");
+    }
+
+    #[test]
+    fn the_rate_of_the_switchs_own_link_is_that_of_all_unless_a_flag_says_another() {
+        let mut status = status(&["10.0.0.2", "10.0.0.3"], &[]);
+        status.switch.link_bits_per_s = Some(25_000_000_000);
+        let of = |rate| of_status("sw", &status, None, rate, Some(DELAY)).unwrap();
+        let links = of(None);
+        assert_eq!((links.slowest.0.0, links.switch_memory), (25_000_000_000, Some(1)));
+        assert_eq!(
+            links.assumed,
+            ["sw has a link of 25 Gbit/s: hosts' links were taken as equally fast, without --rate"]
+        );
+        let links = of(Some(RATE));
+        assert_eq!((links.slowest, links.assumed.len()), (RATE, 0));
     }
 
     #[test]
