@@ -30,6 +30,7 @@ mod panama;
 mod panama_accelerator;
 mod samples;
 mod servers;
+mod shares;
 mod sparse;
 mod steps;
 mod swarm;

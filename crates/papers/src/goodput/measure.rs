@@ -157,6 +157,7 @@ impl Goodput {
             roots: None,
             root_choice: Default::default(),
             servers: None,
+            shares: None,
             stragglers: None,
             rto: self.rto,
             timeout: None,

@@ -93,6 +93,9 @@ pub struct JobSection {
     /// Hosts that sum instead of switches, for a protocol with servers; one beside each rank if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub servers: Option<ParameterServers>,
+    /// How the ranks' own hosts sum beside the servers; servers sum all if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shares: Option<Shares>,
     /// Ranks that are late for every collective.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stragglers: Option<StragglerSection>,
@@ -175,6 +178,14 @@ pub enum ParameterServers {
 pub enum ServerWord {
     /// One server beside each rank.
     Colocated,
+}
+
+/// `shares`: how the ranks' own hosts sum beside the servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Shares {
+    /// Each host sums the share that its link allows.
+    Planned,
 }
 
 /// `stragglers`: ranks that are late for every collective.

@@ -22,7 +22,7 @@ use tributary_proto::contract::time::Span;
 pub use cores::{AcceleratorSection, CoresSection, Full, SubsetName};
 pub use foreign::network_of;
 pub use job::{
-    CollectiveKind, ExpressionSource, JobSection, OperatorSource, ParameterServers, RootChoice, ServerWord,
+    CollectiveKind, ExpressionSource, JobSection, OperatorSource, ParameterServers, RootChoice, ServerWord, Shares,
     StragglerSection, Timeouts,
 };
 pub use keys::{overlay, set_key};

@@ -116,6 +116,7 @@ impl TrainingSection {
             roots: None,
             root_choice: if trees.is_some() { RootChoice::LeastLoaded } else { RootChoice::Random },
             servers: None,
+            shares: None,
             stragglers: None,
             rto: self.rto,
             timeout: self.timeout,

@@ -4,11 +4,11 @@ use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
 
 use super::faults;
-use super::hosts::{Allocation, Servers, host_ranks, servers};
+use super::hosts::{Allocation, host_ranks};
 use super::plan::{job_plan, switch_options};
 use super::traffic::add_traffic;
 use super::transport::transports;
-use super::{step, training};
+use super::{shares, step, training};
 use crate::config::{Config, ConfigError, Duration, HostCostSection, Hosts, JobSection, StragglerSection, invalid};
 use crate::engine::{Accelerator, HostCosts, JobPlan, Noise, Settings, SharedSettings, Simulation};
 use crate::rng::{Purpose, Rng};
@@ -49,19 +49,7 @@ pub fn build(config: &Config) -> Result<Simulation, ConfigError> {
     for (index, section) in config.faults.iter().enumerate() {
         faults::plan(&mut simulation, section).map_err(|error| invalid(format!("fault {index}: {error}")))?;
     }
-    for (index, section) in config.jobs.iter().enumerate() {
-        let plan = job_plan(config, index, section, &mut hosts, &simulation)?;
-        let late = lateness(&plan, section)?;
-        let (plan, ranks) = host_ranks(config, section, plan)?;
-        let servers = servers(&plan, section, &mut hosts)?;
-        let installed = match servers {
-            None => simulation.install(plan),
-            Some(Servers { hosts, slots }) => simulation.install_served(JobPlan { slots, ..plan }, &hosts),
-        };
-        let job = installed.map_err(|error| invalid(error.to_string()))?;
-        simulation.traffic.jobs.get_mut(job).late = late;
-        ranks.into_iter().for_each(|ranks| simulation.set_host_ranks(job, ranks));
-    }
+    install_jobs(&mut simulation, config, &mut hosts)?;
     for index in 0..config.steps.len() {
         step::install(&mut simulation, config, index, &mut hosts)?;
     }
@@ -74,6 +62,24 @@ pub fn build(config: &Config) -> Result<Simulation, ConfigError> {
     }
     training::schedule_arrivals(&mut simulation, config, &mut hosts)?;
     Ok(simulation)
+}
+
+fn install_jobs(simulation: &mut Simulation, config: &Config, hosts: &mut Allocation) -> Result<(), ConfigError> {
+    for (index, section) in config.jobs.iter().enumerate() {
+        let plan = job_plan(config, index, section, hosts, simulation)?;
+        let late = lateness(&plan, section)?;
+        for (plan, served) in shares::jobs(plan, section, hosts, simulation.graph())? {
+            let (plan, ranks) = host_ranks(config, section, plan)?;
+            let installed = match served {
+                None => simulation.install(plan),
+                Some(servers) => simulation.install_served(plan, &servers),
+            };
+            let job = installed.map_err(|error| invalid(error.to_string()))?;
+            simulation.traffic.jobs.get_mut(job).late = late.clone();
+            ranks.into_iter().for_each(|ranks| simulation.set_host_ranks(job, ranks));
+        }
+    }
+    Ok(())
 }
 
 fn accelerator(config: &Config, graph: &Graph) -> Result<Option<Accelerator>, ConfigError> {

@@ -260,6 +260,7 @@ impl Draw {
             roots: None,
             root_choice: Default::default(),
             servers: None,
+            shares: None,
             stragglers: None,
             rto: Timeouts::default(),
             timeout: Some(if ending == Ending::SomeDie { Duration(Span::from_millis(200)) } else { END }),
