@@ -31,6 +31,26 @@ fn three_levels_and_several_shards_sum_exactly() {
     until_empty(&[&root, &middle, &other, &a, &b]);
 }
 
+/// The switches check each packet and write the checksums of their own; a switch that did not would drop all of them.
+#[test]
+fn packets_with_a_checksum_of_their_own_pass_one_switch_and_every_level() {
+    let root = switch(None);
+    let racks = [switch(Some(&root)), switch(Some(&root))];
+    for protocol in ["switchml", "flare"].map(|name| protocols::named(name).unwrap()) {
+        for switches in [[Some(&root); 3], [Some(&racks[0]), Some(&racks[1]), Some(&racks[0])]] {
+            let sealed = |options: &mut ConnectOptions| {
+                let given = [("integrity".to_owned(), "crc32c".to_owned())].into();
+                (options.protocol, options.options) = (protocol, protocol.options.read(&given).unwrap());
+            };
+            let sums = on_ranks(&switches, "sealed", PATIENCE, sealed, |group, rank| {
+                reduce(&group.unwrap(), 50_003, |i| integer(usize::from(rank), i))
+            });
+            let sum = |i| (0..3).fold(0i32, |sum, rank| sum.wrapping_add(integer(rank, i)));
+            assert!(sums.iter().all(|sums| sums.iter().copied().eq((0..50_003).map(sum))), "{protocol}");
+        }
+    }
+}
+
 #[test]
 fn hosts_that_sum_by_themselves_find_each_other_across_racks() {
     let root = switch(None);

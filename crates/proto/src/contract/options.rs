@@ -296,6 +296,11 @@ impl Options {
         }
     }
 
+    /// True if an option is a choice, and this word was chosen; false also if there is no such option.
+    pub fn has_choice(&self, name: &str, word: &str) -> bool {
+        matches!(self.0.get(name), Some(&Value::Choice(chosen)) if chosen == word)
+    }
+
     /// True if a flag is on. It is a bug to ask for an option that is not declared as a flag.
     pub fn flag(&self, name: &str) -> bool {
         match self.0.get(name) {
