@@ -8,6 +8,7 @@ mod recompile;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod combine;
 mod crc32c;
 mod portable;
 mod table;
@@ -16,8 +17,8 @@ use std::sync::OnceLock;
 
 use half::{bf16, f16};
 
+pub use self::combine::{Combine, Fixed16};
 pub use self::crc32c::crc32c;
-use crate::combine::{Combine, Fixed16};
 use crate::dtype::{DType, ReduceOp};
 pub use crate::scale::Unscale;
 use crate::scale::{BlockExponent, Scale};

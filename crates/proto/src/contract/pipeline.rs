@@ -383,6 +383,7 @@ impl Entry {
         Ok(())
     }
 
+    #[cold]
     fn limit_queries(&mut self, now: Time, ingress: PortId) -> Result<(), DropReason> {
         // Other ports of the job carry the queries of many members.
         let Some(&Some(member)) = self.rank_by_port.get(ingress.index()) else { return Ok(()) };

@@ -34,7 +34,6 @@ pub fn is_chosen(options: &Options) -> bool {
 }
 
 /// Completes a packet of the job that has this key. All its other bytes are written already.
-#[inline]
 pub fn seal(packet: &mut [u8], key: JobKey) {
     packet[AT] = CRC32C;
     packet[KEY_AT..wire::COMMON_LEN].copy_from_slice(&key.0.to_be_bytes());
@@ -43,7 +42,6 @@ pub fn seal(packet: &mut [u8], key: JobKey) {
 }
 
 /// Checks a packet whose common header was read, of a job that has this key and whose packets are sealed.
-#[inline]
 pub fn check(packet: &[u8], key: JobKey) -> Result<(), DropReason> {
     let (high, low) = (wire::u32(packet, KEY_AT), wire::u32(packet, LOW_AT));
     if high != (key.0 >> 32) as u32 {
