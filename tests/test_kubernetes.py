@@ -51,7 +51,7 @@ def test_every_pod_has_its_host_s_network_and_no_variables_of_services() -> None
 def test_a_switch_takes_the_settings_of_the_manifests(tmp_path: Path) -> None:
     for name, text in SETTINGS.items():
         file = tmp_path / name
-        # The name of the switch above is the cluster's alone.
+        # The parent's name is the cluster's alone.
         file.write_text(text.replace("tributary-top.tributary.svc", "127.0.0.1"))
         result = program.run("switch", "--check", str(file))
         assert result.returncode == 0, result.stderr
@@ -72,7 +72,7 @@ def test_probes_ask_where_the_switch_listens_and_the_memory_is_enough() -> None:
     assert seen == set(SETTINGS)
 
 
-def test_the_switch_below_finds_the_one_above_by_a_headless_service() -> None:
+def test_the_switch_below_finds_its_parent_by_a_headless_service() -> None:
     (service,) = (one for one in DOCUMENTS if one["kind"] == "Service")
     host, _, port = setting("switch.toml", "parent").rpartition(":")
     name, namespace = service["metadata"]["name"], service["metadata"]["namespace"]

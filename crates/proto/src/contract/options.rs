@@ -226,10 +226,7 @@ impl OptionSet {
 
     fn known(&self) -> String {
         let names: Vec<&str> = self.specs.iter().map(|spec| spec.name).collect();
-        match names.is_empty() {
-            true => "it has none".to_owned(),
-            false => format!("it has {}", names.join(", ")),
-        }
+        if names.is_empty() { "it has none".to_owned() } else { format!("it has {}", names.join(", ")) }
     }
 }
 
@@ -296,7 +293,7 @@ impl Options {
         }
     }
 
-    /// True if an option is a choice, and this word was chosen; false also if there is no such option.
+    /// True if there is such a choice, and this word was chosen.
     pub fn has_choice(&self, name: &str, word: &str) -> bool {
         matches!(self.0.get(name), Some(&Value::Choice(chosen)) if chosen == word)
     }

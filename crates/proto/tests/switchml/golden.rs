@@ -127,7 +127,7 @@ fn sealed() {
         let mut packet = PacketMut::new(&mut update, Ecn::NotCapable);
         pipeline.process(Time::ZERO, PortId(port), &mut packet, &NoQueues);
         if port == 1 {
-            packets.push(("RESULT, with a checksum of its own", update));
+            packets.push(("RESULT: it has a checksum of its own", update));
         }
     }
     check("switchml_sealed", &packets);
