@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use tributary_control::LargeSums;
 use tributary_proto::contract::custom_op::{CustomOp, CustomOps};
 use tributary_proto::contract::metric::{Metric, MetricValue};
 
@@ -43,6 +44,9 @@ pub struct SwitchInfo {
     pub listen: SocketAddr,
     /// The operators' own address.
     pub http: Option<SocketAddr>,
+    /// The rate of the link by which the request came, if its driver reports one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_bits_per_s: Option<u64>,
     /// The control API of the parent switch, if there is one.
     pub parent: Option<SocketAddr>,
     /// Why the parent switch is not healthy, if it is not.
@@ -312,6 +316,9 @@ pub struct JobStatus {
     /// The collective that ranks are in, if they are in one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<operation::OperationStatus>,
+    /// Where large sums are made, as the workers have planned it last, if they share them out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub large_sums: Option<LargeSums>,
     /// Elements per packet.
     pub elements_per_packet: u16,
     /// The bytes that the job is charged; at a switch of a fabric that is not the controller, what its own machines hold.

@@ -94,6 +94,7 @@ fn text(status: &SwitchStatus) -> String {
     lines.extend(status.jobs.iter().filter(|job| !job.operators.is_empty()).map(operators));
     lines.extend(status.jobs.iter().filter_map(slowest));
     lines.extend(status.jobs.iter().filter_map(|job| job.operation.as_ref()?.who_lacks(&job.name)));
+    lines.extend(status.jobs.iter().filter_map(|job| Some(job.large_sums.as_ref()?.line(&job.name))));
     for job in &status.jobs {
         lines.extend(trees::draw(job));
         lines.extend(job.broken.iter().map(|why| format!("{} CANNOT GO ON: {why}", job.name)));

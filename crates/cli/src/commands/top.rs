@@ -104,6 +104,7 @@ fn screen(
     if !jobs.is_empty() {
         lines.extend([String::new(), table(jobs)]);
         lines.extend(jobs.iter().filter_map(|job| job.operation.as_ref()?.who_lacks(&job.name)));
+        lines.extend(jobs.iter().filter_map(|job| Some(job.large_sums.as_ref()?.line(&job.name))));
     }
     let clients = status::clients::lines(clients);
     if !clients.is_empty() {

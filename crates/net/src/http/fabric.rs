@@ -43,6 +43,7 @@ pub fn follower(api: &Api, switch: &Arc<FabricSwitch>) -> Router<Api> {
         .route("/jobs/{name}/join", post(forward))
         .route("/jobs/{name}/leave", post(forward))
         .route("/jobs/{name}/standing", post(forward))
+        .route("/jobs/{name}/sums", post(forward))
         .route("/jobs/{name}/watch", post(watch))
         .route("/servers/watch", post(forward))
         .route("/servers/leave", post(forward))

@@ -17,7 +17,7 @@ use super::{Api, fabric};
 use crate::api::error::ApiError;
 use crate::api::{
     Done, GoneMembers, JoinBody, JoinReply, LeaveBody, OfferBody, OfferReply, RetireBody, ServedBody, StandingBody,
-    SwitchJoinBody, SwitchJoinReply, SwitchLeaveBody, SwitchWatchBody, WatchBody,
+    SumsBody, SwitchJoinBody, SwitchJoinReply, SwitchLeaveBody, SwitchWatchBody, WatchBody,
 };
 use crate::api::{modules, parse_incarnation};
 use crate::control_plane::{OpenWatch, used_by};
@@ -34,6 +34,7 @@ pub fn members() -> Router<Api> {
         .route("/jobs/{name}/join", post(join))
         .route("/jobs/{name}/leave", post(leave))
         .route("/jobs/{name}/standing", post(standing))
+        .route("/jobs/{name}/sums", post(sums))
         .route("/jobs/{name}/watch", post(watch))
         .route("/servers/watch", post(serve))
         .route("/servers/leave", post(retire))
@@ -133,6 +134,15 @@ async fn standing(State(api): State<Api>, Path(name): Path<String>, body: Body) 
     let name = JobName::new(&name)?;
     let StandingBody { job_id, key } = read(body).await?;
     api.plane.standing(&name, JobId(job_id), parse_key(&key)?)?;
+    Ok(Json(Done {}))
+}
+
+/// Takes a report for operators.
+async fn sums(State(api): State<Api>, Path(name): Path<String>, body: Body) -> Result<Json<Done>, ApiError> {
+    let name = JobName::new(&name)?;
+    let SumsBody { job_id, key, sums } = read(body).await?;
+    sums.check().map_err(ApiError::bad_request)?;
+    api.plane.note_large_sums(&name, JobId(job_id), parse_key(&key)?, sums)?;
     Ok(Json(Done {}))
 }
 

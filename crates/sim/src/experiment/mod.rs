@@ -6,6 +6,7 @@ mod hosts;
 mod plan;
 mod programs;
 mod sampling;
+mod shares;
 mod step;
 mod threads;
 mod traffic;
