@@ -18,6 +18,7 @@ mod flare_cores;
 mod forwarding;
 mod giving_up;
 mod guesses;
+mod host_ranks;
 mod jobs;
 mod links;
 mod lossless;

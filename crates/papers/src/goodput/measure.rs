@@ -137,6 +137,7 @@ impl Goodput {
             protocol,
             hosts: Hosts::Count(hosts.max(2)),
             placement: Default::default(),
+            ranks_per_host: 1,
             collective: Default::default(),
             root: None,
             tensor: self.tensor_of(run.point),

@@ -33,6 +33,9 @@ pub struct JobSection {
     /// Which hosts a number or a share of them means.
     #[serde(default)]
     pub placement: Placement,
+    /// How many of its ranks each of its hosts has; they sum in the host's memory.
+    #[serde(default = "defaults::one_rank", skip_serializing_if = "defaults::is_one_rank")]
+    pub ranks_per_host: u16,
     /// The kind of its collectives.
     #[serde(default)]
     pub collective: CollectiveKind,
@@ -250,6 +253,12 @@ mod defaults {
         1
     }
     pub fn is_one(number: &u32) -> bool {
+        *number == 1
+    }
+    pub fn one_rank() -> u16 {
+        1
+    }
+    pub fn is_one_rank(number: &u16) -> bool {
         *number == 1
     }
     pub fn elements() -> u16 {

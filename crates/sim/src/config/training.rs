@@ -96,6 +96,7 @@ impl TrainingSection {
             protocol,
             hosts: Hosts::Rest,
             placement: Placement::Packed,
+            ranks_per_host: 1,
             collective: CollectiveKind::Allreduce,
             root: None,
             tensor: Bytes(tensor),
