@@ -100,3 +100,15 @@ fn the_fullest_switch_may_be_any_threads() {
     ));
     assert!(report.switch_memory_bytes > 0);
 }
+
+#[test]
+fn classes_of_packets_while_a_rate_changes() {
+    for service in ["'strict'", "{ weights = [2, 1] }"] {
+        let report = is_the_same_on_threads(&format!(
+            "{LEAF_SPINE}, queue = '60 kB', service = {service} }}\n[[job]]\nprotocol = '{AT_SWITCHES}'\nhosts = '50 %'\n\
+             tensor = '256 KiB'\npriority = 1\n[[traffic]]\npattern = 'uniform'\nmessage = '64 KiB'\n[[fault]]\n\
+             links = [['leaf 0', 'spine 0']]\nat = '10 us'\nuntil = '40 us'\nrate = '10 Gbit/s'\n"
+        ));
+        assert!(report.finished);
+    }
+}

@@ -11,6 +11,7 @@ use super::transport::transports;
 use super::{step, training};
 use crate::config::{Config, ConfigError, Duration, HostCostSection, Hosts, JobSection, StragglerSection, invalid};
 use crate::engine::{Accelerator, HostCosts, JobPlan, Noise, Settings, SharedSettings, Simulation};
+use crate::net::Service;
 use crate::rng::{Purpose, Rng};
 use crate::topology::Graph;
 
@@ -29,6 +30,7 @@ pub fn build(config: &Config) -> Result<Simulation, ConfigError> {
         framing: config.network.framing()?,
         lossless: config.network.lossless(&graph)?,
         shared_buffer: config.network.shared_buffer()?,
+        service: service(config)?,
         transports: transports(config, &graph)?.into(),
         shared: shared(config)?,
         accelerator: accelerator(config, &graph)?,
@@ -58,6 +60,7 @@ pub fn build(config: &Config) -> Result<Simulation, ConfigError> {
         };
         let job = installed.map_err(|error| invalid(error.to_string()))?;
         simulation.traffic.jobs.get_mut(job).late = late;
+        simulation.fabric.set_job_class(usize::from(job.0), section.priority);
     }
     for index in 0..config.steps.len() {
         step::install(&mut simulation, config, index, &mut hosts)?;
@@ -71,6 +74,24 @@ pub fn build(config: &Config) -> Result<Simulation, ConfigError> {
     }
     training::schedule_arrivals(&mut simulation, config, &mut hosts)?;
     Ok(simulation)
+}
+
+/// Which class of packets switches send first, checked against the classes of jobs and flows.
+fn service(config: &Config) -> Result<Option<Service>, ConfigError> {
+    let service = config.network.service()?;
+    let own = config.traffic.iter().filter_map(|pattern| pattern.transport_settings.as_ref()?.priority);
+    let of_jobs = config.jobs.iter().map(|job| job.priority);
+    let highest = of_jobs.chain(own).chain(config.transport.priority).max().unwrap_or(0);
+    match &service {
+        None if highest > 0 => Err(invalid(format!(
+            "priority = {highest} needs switches with classes: set service in [network], as in \"strict\""
+        ))),
+        Some(service) if usize::from(highest) >= service.classes() => {
+            let last = service.classes() - 1;
+            Err(invalid(format!("priority = {highest}: the service of [network] has classes 0 to {last}")))
+        }
+        _ => Ok(service),
+    }
 }
 
 fn accelerator(config: &Config, graph: &Graph) -> Result<Option<Accelerator>, ConfigError> {

@@ -87,6 +87,7 @@ fn transport(
         line_rate: config.network.rate.0.0,
         base_rtt,
         framing,
+        priority: section.priority.unwrap_or(0),
     })
 }
 
