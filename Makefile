@@ -78,6 +78,7 @@ test-long: build test-tools torch ## What is long and rare, hours of it; CONTRIB
 	for name in $$(scripts/without-protocol --list); do scripts/without-protocol $$name; done
 	$(VENV)/bin/tributary sim swarm --seeds 0..10000
 	$(PYTHON) tests/conformance/c10d.py --protocol all
+	cargo test -p tributary-local --test local -- --ignored deaths::nothing_is_left_of_ten_thousand_groups
 	$(MAKE) explore static wheel soak
 
 # All that tests need besides. .without-torch holds the reason where PyTorch is not there, and is empty where it is.

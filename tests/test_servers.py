@@ -33,12 +33,17 @@ def small_switch() -> Iterator[Daemon]:
 @pytest.fixture
 def servers(small_switch: Daemon) -> Iterator[list[str]]:
     """Two servers on offer to its jobs; the addresses at which they receive, in their order."""
-    offered = [start("ps", "--switch", small_switch.address, "--json") for _ in range(2)]
+    offered = [offer(small_switch) for _ in range(2)]
     addresses = [ready(process) for process in offered]
     yield sorted(addresses, key=lambda address: int(address.rpartition(":")[2]))
     for process in offered:
         process.send_signal(signal.SIGTERM)
         assert finish(process).returncode == 0
+
+
+def offer(switch: Daemon) -> subprocess.Popen[str]:
+    """A server that offers itself to the switch's jobs."""
+    return start("ps", "--switch", switch.address, "--json")
 
 
 def ready(process: subprocess.Popen[str]) -> str:

@@ -45,6 +45,11 @@ def test_every_rank_learns_at_once_that_one_brings_another_size(ranks: Ranks, me
         assert f"rank {ODD}" in sentence or "ranks" in sentence, sentence
 
 
+def test_a_traceback_shows_the_callers_lines_and_the_wait_alone(ranks: Ranks, meet: str) -> None:
+    for last, before, *_ in ranks(torch_rank_disagree.frames, 2, meet):
+        assert (last, before) == ("work.py", "distributed_c10d.py")
+
+
 @pytest.mark.parametrize("name", [name for name in OWN if name != "a short scatter list"])
 def test_a_mistake_that_all_ranks_make_leaves_the_group_in_order(ranks: Ranks, meet: str, name: str) -> None:
     for sentence in ranks(torch_rank_disagree.alike, 3, meet, name):

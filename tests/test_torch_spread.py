@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ pytest.importorskip("torch", reason="PyTorch is not installed; `make test-torch`
 
 import torch_rank_spread
 from conftest import Ranks
-from program import Daemon
+from program import Daemon, finish
+from test_servers import offer, ready
 from tributary import sim
 from tributary.torch import Options, protocol_choice
 from tributary.torch.network import cuts
@@ -125,6 +127,50 @@ def test_the_bits_are_the_same_whatever_the_shares(ranks: Ranks, daemon: Daemon,
     assert "host all_gather_single" in outcomes[2][0][1]
     ways = [f"at {daemon.address}", f"at {other.address}", "at the ranks' own hosts"]
     assert outcomes[2][0][2] == list(zip(ways, [0.3, 0.3, 0.4], strict=True))
+
+
+def test_each_switch_shows_the_shares_the_rates_and_the_link_that_is_the_limit(
+    ranks: Ranks, daemon: Daemon, tmp_path: Path
+) -> None:
+    other = Daemon()
+    switches = [daemon.address, other.address]
+    try:
+        seen = ranks(torch_rank_spread.shown, 3, str(tmp_path / "meet"), ",".join(switches), [0.3, 0.3, 0.4])[0]
+    finally:
+        other.stop()
+    ways = zip([*switches, None], [0.3, 0.3, 0.4], [1.0, 0.3, 0.4], strict=True)
+    of_ways = [{"at": way, "share": share, "alone_gbps": 1.0, "busy": busy} for way, share, busy in ways]
+    assert len(seen) == 2
+    for text, table, top in seen:
+        assert json.loads(text) == [{"expected_gbps": 1.5, "host_link_gbps": 2.0, "ways": of_ways}]
+        for screen in (table, top):
+            assert f"30 % at {other.address} (alone 1.00 Gbit/s), 40 % at the ranks' own hosts" in screen
+            assert f"expected 1.50 Gbit/s, limited by the links at {daemon.address}\n" in screen
+
+
+def test_servers_on_offer_at_the_switch_take_a_share_beside_it_and_the_ranks_hosts(
+    ranks: Ranks, tmp_path: Path
+) -> None:
+    daemon = Daemon()
+    alone = ranks(torch_rank_spread.summed, 3, str(tmp_path / "alone"), daemon.address, [0.5, 0.5])
+    servers = [offer(daemon) for _ in range(2)]
+    try:
+        addresses = sorted((ready(server) for server in servers), key=lambda address: int(address.rpartition(":")[2]))
+        shares = [0.3, 0.3, 0.4]
+        several = [shares, [0.0, 1.0, 0.0], None]
+        outcomes = [
+            ranks(torch_rank_spread.summed, 3, str(tmp_path / str(at)), daemon.address, given)
+            for at, given in enumerate(several)
+        ]
+    finally:
+        for server in servers:
+            server.kill()
+            finish(server)
+        daemon.kill()
+    assert len({bits for of_ranks in [alone, *outcomes] for bits, _, _ in of_ranks}) == 1
+    ways = [f"at {daemon.address}", f"at {','.join(addresses)}", "at the ranks' own hosts"]
+    assert outcomes[0][0][2] == list(zip(ways, shares, strict=True))
+    assert [where for where, _ in outcomes[2][0][2]] == ways
 
 
 def test_links_are_measured_again_after_some_gigabytes(ranks: Ranks, daemon: Daemon, tmp_path: Path) -> None:

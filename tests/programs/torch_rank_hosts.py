@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,6 +21,9 @@ from torch_groups import default_group, digest
 from torch_rank import FLOATS
 from torch_rank_local import in_memory
 from tributary.torch import addresses
+from tributary.torch.hosts import HostsNetwork
+from tributary.torch.plugin import backend_of
+from tributary.torch.switches import SwitchNetwork
 
 
 @contextmanager
@@ -102,6 +106,25 @@ def _on_link() -> tuple[int, int]:
     return int(counts[8]), int(counts[0])
 
 
+def _packets() -> int:
+    """Packets that this host's member of the job has sent, each once."""
+    packets = tributary.torch.stats().packets
+    return 0 if packets is None else packets.packets_sent - packets.retransmissions
+
+
+def _job() -> dict[str, Any]:
+    """What this host's member of the job was granted, if it is one."""
+    members = backend_of()._members
+    assert members is not None
+    network = members.main.network
+    if isinstance(network, HostsNetwork):
+        network = network._leading
+    if not isinstance(network, SwitchNetwork):
+        return {}
+    info = network.groups[0].info
+    return {"protocol": info.protocol, "elements_per_packet": info.elements_per_packet, "slots": info.slots}
+
+
 def over_links(elements: int, times: int) -> dict[str, Any]:
     """Sums of a rank of several hosts, each of which is right; what its host sent and received meanwhile."""
     torch.set_num_threads(1)
@@ -109,15 +132,27 @@ def over_links(elements: int, times: int) -> dict[str, Any]:
     rank, size = dist.get_rank(), dist.get_world_size()
     dist.all_reduce(torch.ones(elements))
     dist.barrier()
-    before = _on_link()
+    before, packets, seconds = _on_link(), _packets(), []
     for step in range(times):
-        dist.all_reduce(tensor := torch.full((elements,), float(rank + step)))
+        tensor = torch.full((elements,), float(rank + step))
+        dist.barrier()
+        begun = time.monotonic()
+        dist.all_reduce(tensor)
+        seconds.append(time.monotonic() - begun)
         assert tensor.min() == tensor.max() == sum(range(size)) + size * step
     sent, received = (late - early for early, late in zip(before, _on_link(), strict=True))
     stats = tributary.torch.stats()
     again = 0 if stats.packets is None else stats.packets.retransmissions
+    found: dict[str, Any] = {
+        "sent": sent,
+        "received": received,
+        "again": again,
+        "why": stats.why_network,
+        "fastest": min(seconds),
+    }
+    found |= {"packets": _packets() - packets, "job": _job()}
     dist.destroy_process_group()
-    return {"sent": sent, "received": received, "again": again, "why": stats.why_network}
+    return found
 
 
 if __name__ == "__main__":

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import time
 from dataclasses import replace
+from typing import Any
 from unittest import mock
 
 import torch
 import torch.distributed as dist
 
 import tributary.torch
+from program import last_json, run
 from torch_groups import default_group, digest
 from tributary.torch import plugin, spread
 from tributary.torch import switches as at_switches
@@ -24,7 +28,7 @@ def measured_again(rank: int, size: int, meet: str, switches: str) -> int:
         rendezvous = plugin.groups["0"]._present("")._rendezvous
         rendezvous.meeting = replace(rendezvous.meeting, hosts=list(range(size)))
         shares = [[0.5, 0.5], [1.0, 0.0], [0.2, 0.8]]
-        plans = mock.Mock(side_effect=[Shares(each, [1.0, 1.0], 1.0, [1.0, 1.0]) for each in shares])
+        plans = mock.Mock(side_effect=[Shares(each, [1.0, 1.0], 1.0, [1.0, 1.0], 1.0) for each in shares])
         with mock.patch.object(at_switches, "plan", plans), mock.patch.object(spread, "AGAIN_BYTES", 4_000_000):
             for step in range(6):
                 tensor = torch.full((LARGE[0],), float(rank + step))
@@ -39,13 +43,13 @@ def measured_again(rank: int, size: int, meet: str, switches: str) -> int:
 def summed(
     rank: int, size: int, meet: str, switches: str, shares: list[float] | None
 ) -> tuple[str, list[str], list[tuple[str, float]]]:
-    """The bits of sums whose order matters, with these shares of the switches and the hosts, or with those that are
+    """The bits of sums whose order matters, with these shares of switches, servers and hosts, or with those that are
     measured; over which path each operation went; and the shares in the statistics."""
     with default_group(rank, size, meet, timeout=60.0, switch=switches):
         rendezvous = plugin.groups["0"]._present("")._rendezvous
         # As if each rank had a host of its own.
         rendezvous.meeting = replace(rendezvous.meeting, hosts=list(range(size)))
-        planned = spread.plan if shares is None else lambda *_: Shares(shares, [1e9] * len(shares), 1e9, shares)
+        planned = spread.plan if shares is None else lambda *_: Shares(shares, [1e9] * len(shares), 1e9, shares, 1e9)
         draw = torch.Generator().manual_seed(rank)
         tensors = [torch.randn(elements, generator=draw) for elements in LARGE]
         scattered = torch.empty(LARGE[0] // size)
@@ -59,6 +63,34 @@ def summed(
         stats = tributary.torch.stats()
         ways = sorted({*stats.network, *(f"host {name}" for name, _ in stats.host)})
         return digest(*tensors, whole), ways, [(share.where, share.share) for share in stats.shares]
+
+
+def shown(rank: int, size: int, meet: str, switches: str, shares: list[float]) -> list[tuple[str, str, str]]:
+    """Sums with these shares; what `status --json`, `status` and `top` then show of them, on rank 0 at each switch."""
+    with default_group(rank, size, meet, timeout=60.0, switch=switches):
+        rendezvous = plugin.groups["0"]._present("")._rendezvous
+        rendezvous.meeting = replace(rendezvous.meeting, hosts=list(range(size)))
+        planned = Shares(shares, [1e9] * len(shares), 1.5e9, [1.0, *shares[1:]], 2e9)
+        with mock.patch.object(at_switches, "plan", return_value=planned):
+            dist.all_reduce(torch.ones(LARGE[0]))
+        seen = [_shown(switch) for switch in switches.split(",")] if rank == 0 else []
+        dist.barrier()
+        return seen
+
+
+def _shown(switch: str) -> tuple[str, str, str]:
+    def ask(*words: str) -> Any:
+        result = run(words[0], "--switch", switch, *words[1:])
+        return last_json(result) if "--json" in words else result.stdout
+
+    # The report and a sample of `top` come a moment after the sum.
+    for _ in range(200):
+        table, top = ask("status"), ask("top", "--once")
+        if "large sums of" in table and "large sums of" in top:
+            break
+        time.sleep(0.05)
+    jobs = [job["large_sums"] for job in ask("status", "--json")["jobs"] if "large_sums" in job]
+    return json.dumps(jobs), table, top
 
 
 def disagreeing(rank: int, size: int, meet: str, switches: str) -> tuple[str, str]:

@@ -90,16 +90,100 @@ fn a_plan_that_is_scaled_down_says_so_and_slower_links_make_steps_longer() {
 }
 
 #[test]
+fn hosts_that_sum_over_tcp_have_a_line_without_notes() {
+    let words = ["--parameters", "400_000", "--hosts", "4", "--protocol", "gloo", "--protocol", summing(), "--json"];
+    let plan = json(&plan(&words));
+    let gloo = plan["rows"].as_array().unwrap().iter().find(|row| row["protocol"] == "gloo").unwrap();
+    assert_eq!((&gloo["in_network"], &gloo["notes"]), (&false.into(), &serde_json::json!([])));
+    let step = gloo["step_seconds"].as_f64().unwrap();
+    // A ring moves 2 * 3 / 4 of 1.6 MB over each link of 10 Gbit/s, of which the first layers hide what they can.
+    assert!(step > 4e-3 && gloo["exposed_seconds"].as_f64().unwrap() < 4e-3, "{gloo}");
+    assert!(gloo["failure"].is_null(), "{gloo}");
+}
+
+#[test]
+fn calibrated_costs_are_in_the_plan_and_in_its_experiments() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().to_str().unwrap();
+    let words = ["--parameters", "40_000", "--hosts", "2", "--protocol", summing(), "--scale", "1", "--out", out];
+    let plan = json(&plan(&[&words[..], &["--calibrate", "--json"]].concat()));
+    let of_packet = plan["host_costs"]["packet_seconds"].as_f64().unwrap();
+    let of_byte = plan["host_costs"]["byte_seconds"].as_f64().unwrap();
+    assert!(of_packet > 0.0 && of_byte >= 0.0, "{plan}");
+    let file = std::fs::read_to_string(folder.path().join(format!("{}.toml", summing()))).unwrap();
+    assert!(file.contains("[hosts]") && file.contains("per_packet = "), "{file}");
+}
+
+#[test]
+fn the_network_can_be_a_fabrics_file_or_another_simulators_topology() {
+    let folder = tempfile::tempdir().unwrap();
+    let topology = folder.path().join("star.txt");
+    std::fs::write(&topology, "4 1 3\n3\n0 3 10Gbps 1us 0\n1 3 10Gbps 1us 0\n2 3 10Gbps 1us 0.001\n").unwrap();
+    let topology = topology.to_str().unwrap();
+    let out = folder.path().to_str().unwrap();
+    let words = ["--parameters", "400_000", "--protocol", summing(), "--json", "--network"];
+    let lossy = json(&plan(&[&words[..], &[topology, "--out", out]].concat()));
+    assert!(steps(&lossy)[0] > 4e-3 && lossy["network"].as_str().unwrap().starts_with("3 hosts of "), "{lossy}");
+    let kept = std::fs::read_to_string(folder.path().join(format!("{}.toml", summing()))).unwrap();
+    assert!(kept.contains("loss = 0.001"), "what links lose is in the plan: {kept}");
+    let fabric = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/fabric.toml");
+    let fabric = json(&plan(&[&words[..], &[fabric]].concat()));
+    assert!(steps(&fabric)[0] > 4e-3, "{fabric}");
+    assert_eq!(fabric["assumed"], serde_json::json!(["The file has no delays of links: --delay was taken as 1 us"]));
+}
+
+#[test]
+fn a_running_switch_says_what_it_has_and_flags_the_rest() {
+    // What jobs share has its full size at the first of them.
+    let shares = protocols::ALL.iter().find(|protocol| protocol.shared.is_some()).unwrap().name;
+    let mut switch = Command::new(env!("CARGO_BIN_EXE_tributary"))
+        .args(["switch", "--listen", "127.0.0.1:0", "--memory", "2 MiB", "--json"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut ready = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(switch.stdout.take().unwrap()), &mut ready).unwrap();
+    let ready: Value = serde_json::from_str(&ready).unwrap();
+    let addr = ready["listen"].as_str().unwrap();
+    let common = ["--live", addr, "--parameters", "400_000", "--protocol", shares];
+    let unknown = tributary(&[&["plan", "--compute", "4 ms"], &common[..]].concat());
+    let known = tributary(&[&["plan", "--compute", "4 ms", "--hosts", "4", "--json"], &common[..]].concat());
+    switch.kill().unwrap();
+    switch.wait().unwrap();
+    let stderr = text(&unknown.stderr);
+    assert_eq!(unknown.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("knows 0 hosts") && stderr.contains("--hosts N"), "{stderr}");
+    assert!(known.status.success(), "{}", text(&known.stderr));
+    let known = json(&known);
+    assert_eq!(known["network"], "4 hosts at one switch, links of 10 Gbit/s");
+    let assumed: Vec<&str> = known["assumed"].as_array().unwrap().iter().map(|said| said.as_str().unwrap()).collect();
+    assert!(assumed[0].contains("--rate was taken as 10 Gbit/s"), "{assumed:?}");
+    assert!(assumed[1].contains("--delay was taken as 1 us"), "{assumed:?}");
+    assert_eq!(known["rows"][0]["notes"], serde_json::json!(["the switch has only 2048 KiB for jobs"]), "{known}");
+}
+
+#[test]
 fn wrong_plans_end_with_a_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("empty.toml");
     std::fs::write(&file, "seed = 1\n").unwrap();
     let file = file.to_str().unwrap();
-    let cases: [(&[&str], i32, &str); 4] = [
+    let plain = folder.path().join("network.toml");
+    std::fs::write(&plain, "[network]\nstar = { hosts = 4 }\n").unwrap();
+    let plain = plain.to_str().unwrap();
+    let hello = folder.path().join("hello.txt");
+    std::fs::write(&hello, "hello\n").unwrap();
+    let hello = hello.to_str().unwrap();
+    let rest = ["plan", "--parameters", "300", "--compute", "1 ms"];
+    let cases: [(&[&str], i32, &str); 8] = [
         (&["plan", "--model", "skynet", "--compute", "1 ms"], 2, "write one of alexnet, resnet-50"),
         (&["plan", "--compute", "1 ms"], 2, "--model"),
         (&["plan", "--parameters", "3", "--compute", "1 ms"], 2, "3 parameters are fewer than 50 layers"),
         (&["plan", "--parameters", "300", "--compute", "1 ms", "--network", file], 1, "it has no [network]"),
+        (&[&rest[..], &["--rate", "1 Gbit/s", "--network", plain]].concat(), 2, "--rate and --delay: "),
+        (&[&rest[..], &["--network", hello]].concat(), 1, "this is neither htsim's .topo"),
+        (&[&rest[..], &["--live", "127.0.0.1:1"]].concat(), 1, "127.0.0.1:1"),
+        (&[&rest[..], &["--protocol", "nccl"]].concat(), 2, "gloo"),
     ];
     for (words, code, sentence) in cases {
         let output = tributary(words);

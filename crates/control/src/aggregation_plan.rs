@@ -38,6 +38,13 @@ pub enum AggregationPlan {
     },
 }
 
+/// The slowest link, in links of a worker, on which a switch that sums everything is as fast as a ring over this many
+/// workers with a rank each: the switch's link carries `n` tensors, and a worker's `2(n-1)/n`.
+pub fn least_link_of_a_switch(workers: u32) -> f64 {
+    let n = f64::from(workers);
+    n / (2.0 * (n - 1.0) / n).max(1.0)
+}
+
 /// A host without ranks must shorten a sum by this share to take part in it: rates of links are estimated no better.
 const LEAST_GAIN: f64 = 0.02;
 /// Halvings of the interval in which the time lies: as many as make a double exact.

@@ -8,6 +8,7 @@ use tributary_proto::contract::ids::JobId;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::Time;
 
+use crate::large_sums::LargeSums;
 use crate::levels::Child;
 use crate::membership::MemberState;
 use crate::membership::pending_job::PendingJob;
@@ -86,7 +87,7 @@ pub struct ParentView {
 }
 
 /// One job as an operator sees it. The key is left out, since nobody may see it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct JobView {
     /// The job's name.
     pub name: JobName,
@@ -122,6 +123,8 @@ pub struct JobView {
     pub ranks_of: Vec<Vec<u16>>,
     /// Ranks that have not come yet, or are lost, ascending.
     pub missing: Vec<u16>,
+    /// Where its large sums are made, if its workers have said so.
+    pub large_sums: Option<LargeSums>,
 }
 
 /// A server as an operator sees it.
@@ -170,6 +173,7 @@ pub(crate) fn running_view(job: &RunningJob) -> JobView {
         servers: server_views(job),
         parent: job.parent.as_ref().map(|parent| ParentView { state: parent.state, last_seen: parent.last_seen }),
         ranks_of: job.plan.children.iter().map(ranks).collect(),
+        large_sums: job.large_sums.clone(),
     }
 }
 
@@ -207,6 +211,7 @@ pub(crate) fn pending_view(name: &JobName, job: &PendingJob, shards: u16) -> Job
         servers: Vec::new(),
         parent: None,
         ranks_of: Vec::new(),
+        large_sums: None,
     }
 }
 

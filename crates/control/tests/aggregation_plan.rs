@@ -1,7 +1,7 @@
 //! Where to sum: the plan against the papers' formulas, the ring, and what each link really carries.
 
 use proptest::prelude::*;
-use tributary_control::aggregation_plan::{AggregationPlan, HostLink};
+use tributary_control::aggregation_plan::{AggregationPlan, HostLink, least_link_of_a_switch};
 
 /// A plan that has hosts sum: its shares and its time.
 fn shares(hosts: &[HostLink]) -> (Vec<f64>, f64) {
@@ -52,6 +52,20 @@ fn equal_links_have_the_time_of_byteps() {
             assert!(close(shares[0], (n - k) / divisor), "a worker of {n} beside {k} others: {}", shares[0]);
         }
     }
+}
+
+#[test]
+fn a_switch_alone_is_worth_it_only_on_a_link_that_is_wide_enough() {
+    for n in 2..20 {
+        let closed = HostLink { sum_bits_per_s: 0.0, ..HostLink::new(1.0, 1) };
+        let least = least_link_of_a_switch(n);
+        let with_switch = |link| {
+            let hosts = std::iter::repeat_n(closed, n as usize).chain([HostLink::new(link, 0)]).collect::<Vec<_>>();
+            matches!(AggregationPlan::new(&hosts), Some(AggregationPlan::Shares { .. }))
+        };
+        assert!(with_switch(least * 1.01) && !with_switch(least * 0.99), "{n}: {least}");
+    }
+    assert!(close(least_link_of_a_switch(4), 8.0 / 3.0) && close(least_link_of_a_switch(8), 32.0 / 7.0));
 }
 
 #[test]

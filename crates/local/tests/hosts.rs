@@ -91,6 +91,18 @@ fn run(
     group.submit(operation, input, output, Lent::NONE, PATIENCE).unwrap().wait(PATIENCE).expect("it ends")
 }
 
+/// Makes a group of ranks on these hosts, which sums once.
+pub fn sum_once(hosts: &[u16]) {
+    together(hosts, |_, group| {
+        let elements = 1000;
+        let operation = Description { kind: Kind::AllReduce, dtype: DType::I32, op: ReduceOp::Sum, elements };
+        let mut memory = [1, 0, 0, 0].repeat(elements);
+        let lent = lent(&mut memory);
+        run(group, operation, lent, lent).unwrap();
+        assert!(memory.chunks(4).all(|sum| sum == [hosts.len() as u8, 0, 0, 0]));
+    });
+}
+
 /// The vectors of the ranks, each host's ranks combined first, then the hosts.
 fn in_levels(dtype: DType, op: ReduceOp, hosts: &Hosts, inputs: &[Vec<u8>]) -> Vec<u8> {
     let averages = op == ReduceOp::Avg;

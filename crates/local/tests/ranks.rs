@@ -95,3 +95,32 @@ pub fn copy(from: Lent, to: Lent) {
         std::ptr::copy_nonoverlapping(from.address(), to.address(), from.len());
     }
 }
+
+/// Bytes of a page.
+pub const PAGE: usize = 4096;
+
+/// Memory of ones, of which no byte of one page can be used: whoever touches it is killed. It lives as long as the process.
+pub fn with_trap(bytes: usize, trap: Option<usize>) -> Lent {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: new pages, of which nothing else knows; the trap lies within them.
+    #[allow(unsafe_code)]
+    unsafe {
+        let start = libc::mmap(std::ptr::null_mut(), bytes.next_multiple_of(PAGE), protection, flags, -1, 0);
+        assert_ne!(start, libc::MAP_FAILED);
+        std::slice::from_raw_parts_mut(start.cast::<u8>(), bytes).chunks_mut(4).for_each(|word| word[0] = 1);
+        if let Some(page) = trap {
+            assert_eq!(libc::mprotect(start.add(page * PAGE), PAGE, libc::PROT_NONE), 0);
+        }
+        Lent::new(start.cast(), bytes)
+    }
+}
+
+/// Nobody needs the memory of a process that dies on purpose.
+pub fn leave_no_core() {
+    // SAFETY: the call has no pointers.
+    #[allow(unsafe_code)]
+    unsafe {
+        libc::prctl(libc::PR_SET_DUMPABLE, 0);
+    }
+}

@@ -1,10 +1,9 @@
 //! The control API for workers and operators: blocking calls, with errors that are one sentence.
 
 pub mod operators;
+mod token;
 
 use std::collections::BTreeMap;
-use std::env::{self, VarError};
-use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Mutex;
@@ -12,18 +11,19 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tributary_control::config::is_token_byte;
 use tributary_control::levels::ParentAnswer;
 use tributary_control::{JobName, printable};
 use tributary_proto::contract::ids::{JobId, JobKey};
 use ureq::{Agent, RequestBuilder};
 
 pub use self::operators::{Events, ended, events, history, status, status_of_child};
+pub use self::token::{Token, VARIABLE};
 use crate::api::{
     Done, ErrorBody, GoneMembers, Jobs, JoinBody, JoinReply, LeaveBody, NO_CONTROLLER, OfferBody, OfferReply,
-    RetireBody, StandingBody, SwitchJoinBody, SwitchJoinReply, SwitchLeaveBody, WatchBody, hex, version,
+    RetireBody, STOPPING, StandingBody, SumsBody, SwitchJoinBody, SwitchJoinReply, SwitchLeaveBody, WatchBody, hex,
+    version,
 };
-use crate::rendezvous::{Departed, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
+use crate::rendezvous::{Departed, JoinAnswer, JoinError, JoinRequest, LargeSums, Rendezvous, Standing, Watched};
 
 /// The address of a switch from its name, `HOST:PORT`: of several, the first at which something listens.
 pub fn resolve(switch: &str) -> io::Result<SocketAddr> {
@@ -286,6 +286,14 @@ impl Rendezvous for HttpRendezvous {
         }
     }
 
+    fn report_sums(&self, job: JobId, key: JobKey, sums: &LargeSums) {
+        let Some(name) = self.name(job) else { return };
+        let body = SumsBody { job_id: job.0, key: hex(key.0), sums: sums.clone() };
+        if let Err(error) = self.client.post::<Done>(&format!("/jobs/{name}/sums"), &body, BRIEF) {
+            tracing::debug!(job = name, %error, "the switch does not know where large sums are made");
+        }
+    }
+
     fn watch(&self, job: JobId, key: JobKey, rank: u16, known: &Departed) -> Watched {
         let Some(name) = self.name(job) else { return Watched::Unwatched };
         let body = WatchBody { job_id: job.0, key: hex(key.0), rank, gone: GoneMembers::new(known) };
@@ -294,6 +302,7 @@ impl Rendezvous for HttpRendezvous {
             Ok(gone) => Watched::Gone(gone.table(self.client.switch.ip())),
             Err(ClientError::Refused { code, .. }) if code == "too_many_watches" => Watched::Unwatched,
             Err(ClientError::Refused { code, error, .. }) if code == NO_CONTROLLER => Watched::NoController(error),
+            Err(ClientError::Refused { code, error, .. }) if code == STOPPING => Watched::Unreachable(error),
             Err(ClientError::Refused { .. }) => Watched::Unknown,
             Err(ClientError::Unreachable(why)) => Watched::Unreachable(why),
         }
@@ -331,44 +340,6 @@ impl ServerClient {
     }
 }
 
-/// The environment variable.
-pub const VARIABLE: &str = "TRIBUTARY_TOKEN";
-
-/// The token that this process shows to switches: the value of a request's `Authorization`. It comes from the environment
-/// and never from an argument, because all users of the machine can read arguments. It never appears in a log.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Token(String);
-
-impl fmt::Debug for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Token(..)")
-    }
-}
-
-impl Token {
-    /// A token. The error is a sentence that does not contain the token.
-    pub fn new(token: &str) -> Result<Token, String> {
-        match !token.is_empty() && token.bytes().all(is_token_byte) {
-            true => Ok(Token(format!("Bearer {token}"))),
-            false => Err(format!("{VARIABLE} holds characters that no token has: set it as it was given")),
-        }
-    }
-
-    /// The token of this process, if it has one.
-    pub fn of_this_process() -> Result<Option<Token>, String> {
-        match env::var(VARIABLE) {
-            Ok(token) => Token::new(token.trim()).map(Some),
-            Err(VarError::NotPresent) => Ok(None),
-            Err(VarError::NotUnicode(_)) => Err(format!("{VARIABLE} holds no text: set it as it was given")),
-        }
-    }
-
-    /// The header's value.
-    pub fn header(&self) -> &str {
-        &self.0
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -383,15 +354,5 @@ mod tests {
         assert_eq!(resolve(&format!("localhost:{}", address.port())).unwrap(), address);
         assert!(resolve("[fe80::1%e0]:5").unwrap_err().to_string().contains("one link only"));
         assert!(resolve("nobody.invalid:5").is_err());
-    }
-
-    #[test]
-    fn a_token_is_one_word_and_is_not_printed() {
-        let token = Token::new("abc-DEF_123=").unwrap();
-        assert_eq!(token.header(), "Bearer abc-DEF_123=");
-        assert!(!format!("{token:?}").contains("abc"));
-        for wrong in ["", "a b", "a\r\nX: y", "\u{fc}"] {
-            assert!(Token::new(wrong).unwrap_err().contains(VARIABLE));
-        }
     }
 }

@@ -26,14 +26,14 @@ use std::time::Duration;
 use tributary_numeric::{Element, ReduceOp};
 use tributary_proto::contract::metric::Metric;
 
-use self::driver::Driver;
+use self::driver::{Driver, Identity};
 pub use self::error::{ConnectError, GroupError};
 pub use self::failure_detector::JobFailure;
 pub use self::options::{ConnectOptions, GroupInfo, GroupStats};
 pub use self::path_probe::PathReport;
 pub use self::submit::{Drive, Pending, Submission};
 use crate::client::HttpRendezvous;
-use crate::rendezvous::Rendezvous;
+use crate::rendezvous::{LargeSums, Rendezvous};
 
 /// The most elements of one collective of a machine. A larger tensor is split into several collectives.
 pub const MAX_ELEMENTS: usize = 1 << 31;
@@ -223,6 +223,16 @@ impl Group {
     /// The protocol's own gauges at this worker, such as its windows; their names are the same at any time.
     pub fn metrics(&self) -> Result<Vec<Metric>, GroupError> {
         self.driver.metrics()
+    }
+
+    /// Tells the switch where the job's large sums are made, for operators, and does not wait until it knows.
+    pub fn report_sums(&self, sums: LargeSums) {
+        let (rendezvous, identity) = (self.driver.rendezvous(), self.driver.identity());
+        let &Identity { job_id, key, rank, .. } = identity;
+        let report = move || rendezvous.report_sums(job_id, key, &sums);
+        if let Err(error) = Builder::new().name(format!("report-{rank}")).spawn(report) {
+            tracing::debug!(job = identity.job, %error, "the switch is not told where large sums are made");
+        }
     }
 
     /// True if collectives were given up because a member, server or switch that they need is gone.

@@ -193,7 +193,7 @@ impl<T: Element> KeptRange<T> {
         block.start.max(self.kept.start)..block.end.min(self.kept.end)
     }
 
-    /// Each element of a rotated block follows from all of its vector.
+    /// Each element of a rotated block follows from all of its vector: of a block at the range's end, some are left out.
     fn decode_rotated(&mut self, block: Range<usize>, wanted: Range<usize>, scale: Scale, vector: &[u8]) {
         let mut elements = vec![T::default(); block.len()];
         codec::decode(vector, scale, self.spec().op, &mut elements);
@@ -226,7 +226,9 @@ impl<T: Element> Tensor for KeptRange<T> {
     fn decode(&mut self, block: Range<usize>, scale: Scale, vector: &[u8]) {
         let wanted = self.wanted(&block);
         if wanted.start < wanted.end {
-            if let Some(Codes::Rotated(_)) = scale.codes {
+            if wanted != block
+                && let Some(Codes::Rotated(_)) = scale.codes
+            {
                 return self.decode_rotated(block, wanted, scale, vector);
             }
             let size = vector.len() / block.len();

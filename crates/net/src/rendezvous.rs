@@ -7,7 +7,7 @@ use std::time::Duration;
 
 pub use tributary_control::levels::SwitchRanks;
 pub use tributary_control::servers::ServerAddr;
-pub use tributary_control::{Departed, Gone};
+pub use tributary_control::{Departed, Gone, LargeSums, SumShare};
 use tributary_proto::contract::config::TreeLeaf;
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey, NodeId, ServerId};
 use tributary_proto::contract::options::Options;
@@ -140,6 +140,9 @@ pub trait Rendezvous: Send + Sync {
     fn leave(&self, job: JobId, key: JobKey, rank: u16);
     /// Asks about a job that has gone silent; answers within about a second.
     fn standing(&self, job: JobId, key: JobKey) -> Standing;
+    /// Reports where the job's large sums are made; returns within about a second. It is for operators, so a report that
+    /// gets lost is not an error.
+    fn report_sums(&self, _job: JobId, _key: JobKey, _sums: &LargeSums) {}
     /// Returns when what is gone is no longer `known`, or after about half a minute. While the call lasts, the switch
     /// takes this member for alive as long as its connection stands.
     fn watch(&self, job: JobId, key: JobKey, rank: u16, known: &Departed) -> Watched;

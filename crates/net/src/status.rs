@@ -1,5 +1,6 @@
 //! The state of a switch for people and programs, as `GET /status` answers and `tributary status` prints.
 
+mod clients;
 mod ended;
 pub mod operation;
 mod trees;
@@ -9,12 +10,17 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use tributary_control::LargeSums;
 use tributary_proto::contract::custom_op::{CustomOp, CustomOps};
 use tributary_proto::contract::metric::{Metric, MetricValue};
 
+pub(crate) use self::clients::Refusals;
+pub use self::clients::{ClientStatus, RefusalStatus};
 pub(crate) use self::ended::EndedJobs;
 pub use self::ended::{Ended, EndedJob};
-pub use self::trees::{LagStatus, OrderStatus, TreeChildStatus, TreeStatus, TreeSwitchStatus};
+pub use self::trees::{
+    ChildSwitchStatus, LagStatus, OrderStatus, ParentStatus, TreeChildStatus, TreeStatus, TreeSwitchStatus,
+};
 
 /// A switch and its jobs at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,6 +44,9 @@ pub struct SwitchInfo {
     pub listen: SocketAddr,
     /// The operators' own address.
     pub http: Option<SocketAddr>,
+    /// The rate of the link by which the request came, if its driver reports one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_bits_per_s: Option<u64>,
     /// The control API of the parent switch, if there is one.
     pub parent: Option<SocketAddr>,
     /// Why the parent switch is not healthy, if it is not.
@@ -49,6 +58,9 @@ pub struct SwitchInfo {
     /// The clients whose joins an operator has forbidden.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub banned: Vec<String>,
+    /// The clients that have jobs, or were refused.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clients: Vec<ClientStatus>,
     /// Bytes for all jobs, and for what they share.
     pub memory_bytes: u64,
     /// Bytes that jobs are charged, and what they share; at a switch of a fabric that is not the controller, what machines hold.
@@ -304,6 +316,9 @@ pub struct JobStatus {
     /// The collective that ranks are in, if they are in one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<operation::OperationStatus>,
+    /// Where large sums are made, as the workers have planned it last, if they share them out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub large_sums: Option<LargeSums>,
     /// Elements per packet.
     pub elements_per_packet: u16,
     /// The bytes that the job is charged; at a switch of a fabric that is not the controller, what its own machines hold.
@@ -366,30 +381,6 @@ pub struct MemberStatus {
     /// The source address of its packets.
     pub addr: SocketAddr,
     /// `present`, `left` or `lost`.
-    pub state: String,
-    /// Seconds since its last packet; none if there was none yet.
-    pub last_seen_s_ago: Option<f64>,
-}
-
-/// A child switch.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ChildSwitchStatus {
-    /// Its control API.
-    pub addr: Option<SocketAddr>,
-    /// The ranks below it, ascending.
-    pub ranks: Vec<u16>,
-    /// `present`, `left` or `lost`.
-    pub state: String,
-    /// Seconds since its last packet; none if there was none yet.
-    pub last_seen_s_ago: Option<f64>,
-}
-
-/// The parent switch.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ParentStatus {
-    /// `present` or `lost`.
     pub state: String,
     /// Seconds since its last packet; none if there was none yet.
     pub last_seen_s_ago: Option<f64>,

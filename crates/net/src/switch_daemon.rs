@@ -120,7 +120,7 @@ impl RunningSwitch {
 
     /// Tells the members of the jobs that end with this switch that it stops, so that none has to find out by silence.
     pub fn announce_stop(&self) -> io::Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             match &self.fabric {
                 Some(fabric) => fabric.announce_stop().await,

@@ -84,6 +84,11 @@ fn with_tokens_only_tenants_have_jobs_and_each_its_own() {
         let metrics = get(addr, "/metrics");
         assert!(metrics.contains(&format!("\ntributary_tenant_{series} {value}\n")), "{series}: {metrics}");
     }
+    let clients = client::status(addr).unwrap().switch.clients;
+    let seen: Vec<_> = clients.iter().map(|client| (client.client.as_str(), client.jobs, client.refused)).collect();
+    assert_eq!(seen, [("tenant 'ours'", 1, 1), ("tenant 'theirs'", 1, 1)]);
+    assert!(clients.iter().all(|client| client.memory_bytes > 0), "{clients:?}");
+    assert_eq!(clients[0].last_refusal.as_ref().unwrap().code, "over_client_limit");
 }
 
 fn get(switch: SocketAddr, path: &str) -> String {

@@ -39,7 +39,7 @@ fn fabric_with(number: u8, secret: &str, keys: &str) -> Arc<FabricLayout> {
     Arc::new(FabricFile::parse(&text).unwrap())
 }
 
-fn start(fabric: &Arc<FabricLayout>, name: &str) -> RunningSwitch {
+pub(crate) fn start(fabric: &Arc<FabricLayout>, name: &str) -> RunningSwitch {
     let node = fabric.node_named(name).unwrap();
     RunningSwitch::start(&SwitchOptions::in_fabric(Arc::clone(fabric), node)).unwrap()
 }

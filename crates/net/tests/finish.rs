@@ -3,7 +3,9 @@
 use std::sync::mpsc;
 use std::thread;
 
-use crate::support::{PATIENCE, connect_options};
+use crate::fabric;
+use crate::support::{PATIENCE, connect_options, ready, until};
+use tributary_net::client;
 use tributary_net::group::{ConnectOptions, Group};
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_numeric::ReduceOp;
@@ -33,6 +35,10 @@ fn pair(switch: &RunningSwitch) -> [Group; 2] {
 fn sum(group: &Group) -> bool {
     let mut data = vec![1i32; ELEMENTS];
     group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).is_ok() && data.iter().all(|&sum| sum == 2)
+}
+
+fn sum_of_one(group: &Group) -> bool {
+    group.allreduce_in_place(&mut [1i32; 1_000], ReduceOp::Sum, PATIENCE).is_ok()
 }
 
 #[test]
@@ -101,6 +107,44 @@ fn ranks_that_are_still_summing_are_notified_that_the_switch_stops() {
         assert!(error.contains("is stopping") && error.contains(&addr), "{error}");
     });
     drop(absent);
+}
+
+/// The rank of a job with one tree, which passes the leaf alone, is at the leaf. Others of a tree learn it from the controller.
+#[test]
+fn a_switch_of_a_fabric_that_stops_notifies_its_controller_and_jobs_that_need_it_fail() {
+    let fabric = fabric::fabric(90, "0123456789abcdef");
+    let (leaf, top) = (fabric::start(&fabric, "leaf"), fabric::start(&fabric, "top"));
+    until(&leaf, "a greeting", ready);
+    let group = Group::connect(&options(&leaf, "alone", 0, 1)).unwrap();
+    leaf.announce_stop().unwrap();
+    let broken = client::status(top.listen_addr()).unwrap().jobs.remove(0).broken.expect("the job has failed");
+    assert!(broken.starts_with("switch leaf is stopping, as its operator has asked it to"), "{broken}");
+    leaf.stop();
+    drop(group);
+}
+
+/// Running jobs may outlive the controller, so nobody is notified before it is missed.
+#[test]
+fn ranks_that_miss_a_controller_are_given_its_operator_s_stop_as_the_reason_until_it_is_back() {
+    let fabric = fabric::fabric(91, "0123456789abcdef");
+    let (leaf, top) = (fabric::start(&fabric, "leaf"), fabric::start(&fabric, "top"));
+    until(&leaf, "a greeting", ready);
+    let group = Group::connect(&connect_options(leaf.listen_addr(), fabric::dynamic(), "alone", 0, 1)).unwrap();
+    top.announce_stop().unwrap();
+    top.stop();
+    assert!(sum_of_one(&group), "the job goes on");
+    let refused = Group::connect(&options(&leaf, "another", 0, 1)).err().expect("no joins now").to_string();
+    assert!(refused.contains("switch top is stopping, as its operator has asked it to"), "{refused}");
+    let _top = fabric::start(&fabric, "top");
+    until(&leaf, "the controller's next message", |status| {
+        status
+            .switch
+            .fabric
+            .as_ref()
+            .is_some_and(|fabric| fabric.controller_silent_s.is_some_and(|silent| silent < 2.0))
+    });
+    Group::connect(&options(&leaf, "another", 0, 1)).map(Group::close).expect("the controller is back");
+    assert!(sum_of_one(&group), "the job has gone on");
 }
 
 #[test]

@@ -6,7 +6,6 @@ use half::{bf16, f16};
 
 use crate::dtype::DType;
 use crate::kernels::{ElementKernels, Kernels};
-use crate::number::{Number, round_to_odd};
 
 /// An element in memory: a float, or an integer of a type that [`DType`] names. The trait is sealed: kernels exist for
 /// these nine types.
@@ -47,31 +46,3 @@ element!(i8, i8, I8);
 element!(i16, i16, I16);
 element!(i64, i64, I64);
 element!(u8, u8, U8);
-
-/// The types of [`DType::FIXED`].
-pub(crate) trait FixedPoint: Number + Element {
-    /// The value in binary64; exact.
-    fn to_f64(self) -> f64;
-    /// The nearest value, ties to even; values too large become infinities. Integers truncate.
-    fn from_f64(value: f64) -> Self;
-}
-
-macro_rules! fixed_point {
-    ($type:ty, $from:expr) => {
-        impl FixedPoint for $type {
-            #[inline(always)]
-            fn to_f64(self) -> f64 {
-                f64::from(self.widen())
-            }
-            #[inline(always)]
-            fn from_f64(value: f64) -> $type {
-                $from(value)
-            }
-        }
-    };
-}
-
-fixed_point!(f32, |value| value as f32);
-fixed_point!(f16, |value| f16::narrow(round_to_odd(value)));
-fixed_point!(bf16, |value| bf16::narrow(round_to_odd(value)));
-fixed_point!(i32, |value| value as i32);

@@ -22,10 +22,11 @@ pub mod splitmix;
 pub mod thc;
 
 pub use buffer::Lanes;
-pub use combine::{Combine, Fixed16, codes, fixed, fixed_16, native, rotated};
+pub use combine::{codes, fixed, fixed_16, native, rotated};
 pub use dtype::{DType, ReduceOp, has_fixed_point};
 pub use element::Element;
 pub use half::{bf16, f16};
+pub use kernels::{Combine, Fixed16};
 pub use number::round_to_odd;
 pub use scale::{BlockExponent, CodeWidth, Codes, Rotated, Scale, padded};
 pub use splitmix::splitmix64;

@@ -6,7 +6,7 @@
 //! would leave too little room, a word is `not_finite * 2^(32-c) + finite`.
 
 use crate::dtype::ReduceOp;
-use crate::element::FixedPoint;
+use crate::number::FixedPoint;
 use crate::scale::Scale;
 
 /// The largest magnitude of the finite elements, in a block with others too.

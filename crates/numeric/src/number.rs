@@ -285,6 +285,34 @@ pub(crate) fn bf16_from_f32(x: f32) -> bf16 {
     bf16::from_bits((if x.is_nan() { 0x7fc0_0000 } else { bits.wrapping_add(0x7fff + odd) } >> 16) as u16)
 }
 
+/// The types of [`DType::FIXED`](crate::DType::FIXED).
+pub(crate) trait FixedPoint: Number {
+    /// The value in binary64; exact.
+    fn to_f64(self) -> f64;
+    /// The nearest value, ties to even; values too large become infinities. Integers truncate.
+    fn from_f64(value: f64) -> Self;
+}
+
+macro_rules! fixed_point {
+    ($type:ty, $from:expr) => {
+        impl FixedPoint for $type {
+            #[inline(always)]
+            fn to_f64(self) -> f64 {
+                f64::from(self.widen())
+            }
+            #[inline(always)]
+            fn from_f64(value: f64) -> $type {
+                $from(value)
+            }
+        }
+    };
+}
+
+fixed_point!(f32, |value| value as f32);
+fixed_point!(f16, |value| f16::narrow(round_to_odd(value)));
+fixed_point!(bf16, |value| bf16::narrow(round_to_odd(value)));
+fixed_point!(i32, |value| value as i32);
+
 #[cfg(test)]
 mod tests {
     use super::*;

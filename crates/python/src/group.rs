@@ -329,7 +329,7 @@ impl Group {
     }
 
     /// Does something with the group, unless it was closed.
-    fn with_group<T>(
+    pub(crate) fn with_group<T>(
         &self,
         py: Python<'_>,
         work: impl FnOnce(&tributary_net::group::Group) -> PyResult<T>,

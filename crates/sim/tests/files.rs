@@ -1,12 +1,14 @@
 //! Experiment files: what is read, what is refused, and how a run is reported.
 
+use std::ops::ControlFlow;
+
 use tributary_proto::contract::protocol::Placement;
 use tributary_proto::protocols;
 use tributary_sim::config::Config;
 use tributary_sim::report::TreeReport;
-use tributary_sim::run;
 use tributary_sim::sweep::Sweep;
 use tributary_sim::table::{Format, Values};
+use tributary_sim::{run, run_on_threads};
 
 const SMALL: &str = r#"
 [network]
@@ -48,6 +50,17 @@ fn a_small_file_runs_and_its_report_has_what_people_ask() {
     let text = report.to_string();
     for word in ["job 0: switchml on 8 ranks", "goodput", "background", "level 1 up", "trace", "packet-hops/s"] {
         assert!(text.contains(word), "{word} in\n{text}");
+    }
+}
+
+#[test]
+fn speed_is_in_hops_a_second_of_processor_time() {
+    let config = Config::parse(SMALL).unwrap();
+    for threads in [1, 2] {
+        let report = run_on_threads(&config, threads, &mut |_| ControlFlow::Continue(())).unwrap();
+        let speed = report.speed;
+        assert!(speed.processor_seconds > 0.0);
+        assert_eq!((speed.hops_per_second * speed.processor_seconds).round(), report.hops as f64);
     }
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -14,6 +15,7 @@ from torch._C._distributed_c10d import Backend, ErrorType
 from tributary.errors import UnsupportedError
 from tributary.info import GroupStats
 from tributary.torch import flight
+from tributary.torch.callbacks import Callbacks, is_in_callback
 from tributary.torch.gathers import Gathers
 from tributary.torch.health import Health
 from tributary.torch.host_only import HostOnly
@@ -61,6 +63,8 @@ class TributaryBackend(Reductions, Gathers, HostOnly):
         self._options.group_name = name
         #: The counts of the workers of former members.
         self._past: list[GroupStats] = []
+        #: Held while the ranks meet again because a switch or a parameter server is lost.
+        self._replanning = threading.Lock()
         self._membership = Membership(store, rank) if reconfigurable else None
         if flight.writes_at_failure() and not reconfigurable:
             global_rank = global_ranks[rank] if global_ranks else rank
@@ -192,6 +196,38 @@ class TributaryBackend(Reductions, Gathers, HostOnly):
         with self._order:
             self._members = members
         return DoneWork(f"{what} of group {self._name}", self._callbacks, self._health)
+
+    def _present(self, name: str) -> Members:
+        """The present members: after the loss of a switch or a parameter server, the same ranks without it."""
+        if self._health.lost_in is not None and Callbacks.current() is None and not is_in_callback():
+            with self._replanning:
+                title, members = self._health.lost_in, self._members
+                if title is not None and members is not None and members.replans:
+                    self._replan(name, title, members)
+        return super()._present(name)
+
+    def _replan(self, name: str, title: str, members: Members) -> None:
+        """Meet the same ranks without what is lost. If that fails, the group has no members any more, on all ranks."""
+        self._refuse_closed(name)
+        what = f"{name}: the plan of group {self._name} after the loss in {title}"
+        try:
+            store, self._given = members.without_the_lost(title, self._options._timeout)
+            self._release(f"since {title} failed")
+            self._health = Health(self._hooks)
+            again = self._meet(Assignment(store, members.rank, members.size), None)
+        except Exception as error:
+            self._release(f"since the ranks could not plan around the loss in {title}")
+            if self._membership is None:
+                self._remedy = "destroy it, and make a new one"
+            self._health.note(error)
+            entitle(error, what)
+            raise
+        finally:
+            members.release_switch(orderly=False)
+        if members.rank == 0:
+            log.warning("%s: it goes on at %s", what, ", ".join(again.switches) or "the ranks' own hosts")
+        with self._order:
+            self._members = again
 
     def _release(self, why: str) -> Members | None:
         """Remove all members; what is under way fails."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from torch._C._distributed_c10d import ErrorType
 
 from tributary.errors import CollectiveTimeoutError, RankLostError
+from tributary.torch.replan import LOSSES
 from tributary.torch.transit import StillRunningError
 
 log = logging.getLogger("tributary.torch")
@@ -53,18 +54,22 @@ class Health:
         self._error = ErrorType.SUCCESS
         #: The ranks that were lost.
         self.lost: frozenset[int] = frozenset()
+        #: The first operation that failed because a switch or a parameter server was lost.
+        self.lost_in: str | None = None
 
     @property
     def error(self) -> ErrorType:
         """``SUCCESS`` while there was no error."""
         return self._error
 
-    def note(self, error: BaseException) -> None:
-        """An operation failed. A wait that ended before its operation is not a failure."""
+    def note(self, error: BaseException, title: str = "") -> None:
+        """An operation failed; the program's have a title. A wait that ended before its operation does not count."""
         if isinstance(error, StillRunningError):
             return
         if isinstance(error, RankLostError):
             self.lost |= set(error.missing)
+        if isinstance(error, LOSSES) and title and self.lost_in is None:
+            self.lost_in = title
         # Gloo has no class for timeouts.
         timed_out = isinstance(error, CollectiveTimeoutError) or "timed out" in str(error).lower()
         self._fail(ErrorType.TIMEOUT if timed_out else ErrorType.COMM_ERROR)

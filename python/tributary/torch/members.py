@@ -23,9 +23,10 @@ from tributary.torch.hosts import HostsNetwork, Reports
 from tributary.torch.lane import Lane
 from tributary.torch.local import LocalNetwork, Shared, share_memory
 from tributary.torch.network import Network
-from tributary.torch.options import AT_HOSTS, AUTO, Options
+from tributary.torch.options import AT_HOSTS, AUTO, REPLAN, Options
 from tributary.torch.protocol_choice import choose, of_shared_links
 from tributary.torch.rendezvous import Meeting, Rendezvous
+from tributary.torch.replan import HINT, LOSSES, agree
 from tributary.torch.switches import SwitchNetwork
 from tributary.torch.transit import Hint
 
@@ -68,6 +69,8 @@ class Members:
         if self._rendezvous.meeting.embedded:
             self._hints[SwitchLostError] = "the switch ran in the process of rank 0 of this group"
         self._hints[RankLostError] = self._rendezvous.with_reasons
+        if self.replans:
+            self._hints |= dict.fromkeys(LOSSES, HINT)
         self._joining = threading.Lock()
         #: Why sums go through the network and not through this host's memory; None if they do not, or there are none.
         self.why_network: str | None = None
@@ -99,6 +102,21 @@ class Members:
             by = f"in hosts' memory first, then by {why}" if is_of_hosts else f"by {why}"
             log.log(level, "group %s, rank 0 of %d sums %s", self._name, self.size, by)
         return chosen
+
+    @property
+    def switches(self) -> list[str]:
+        """The switches that this rank uses."""
+        return self._rendezvous.meeting.switches
+
+    @property
+    def replans(self) -> bool:
+        """Whether the group goes on without a switch or a parameter server that is lost: those of others alone."""
+        return self._given.on_loss == REPLAN and not self._rendezvous.meeting.embedded
+
+    def without_the_lost(self, title: str, patience: timedelta) -> tuple[dist.Store, Options]:
+        """The store and the options with which the same ranks meet again after this operation failed."""
+        left = agree(self._store, self.rank, self.size, self.switches, (title, self.main.number), patience)
+        return dist.PrefixStore("again", self._store), replace(self._given, switch=",".join(left) or None)
 
     def open_lane(self, callbacks: str) -> Lane:
         """Meet the other ranks for operations in this group that callbacks of a group start."""
@@ -154,11 +172,24 @@ class Members:
         for pending in network.barrier(self._common._timeout.total_seconds()):
             pending.wait(None)
         if not network.has_hosts:
-            network.take_in(self._join(f"{lane.suffix}-hosts", options, AT_HOSTS, switches=1))
-        shares = network.spread(self._rendezvous.meeting.hosts, self._common._timeout.total_seconds())
+            network.take_in(*self._join_hosts(lane, options))
+        timeout = self._common._timeout.total_seconds()
+        shares = network.spread(self._rendezvous.meeting.hosts, timeout, reports=self.rank == 0)
         if network.is_spread and not network.has_wide_switches:
             network.replace_switches(self._join(f"{lane.suffix}-switches", options))
         return shares
+
+    def _join_hosts(self, lane: Lane, options: Mapping[str, str]) -> list[SwitchNetwork]:
+        """Join the job in which the ranks' own hosts sum; before it one at the first switch's servers, if any offer."""
+        first = self._join(f"{lane.suffix}-hosts", options, AT_HOSTS, at=self.switches[0])
+        if not first.groups[0].info.servers:
+            return [first]
+        # A switch gives all of its servers to each such job, so another one forms the job without.
+        try:
+            return [first, self._join(f"{lane.suffix}-own", options, AT_HOSTS, at=self._rendezvous.own_switch())]
+        except BaseException:
+            first.close(orderly=False)
+            raise
 
     def _join(
         self,
@@ -166,17 +197,16 @@ class Members:
         options: Mapping[str, str],
         protocol: str | None = None,
         operators: Sequence[Operator] = (),
-        switches: int | None = None,
+        at: str | None = None,
     ) -> SwitchNetwork:
-        """Join another job of the group, at all of its switches or at the first ones."""
+        """Join another job of the group, at all of its switches or at this one."""
         self._rendezvous.find_switch()
-        return self._rendezvous.join(
-            suffix,
-            lambda meeting, poll: self._connect(
-                replace(meeting, switches=meeting.switches[:switches]), poll, options, protocol, operators
-            ),
-            _close,
-        )
+
+        def connect(meeting: Meeting, poll: Callable[[], None]) -> SwitchNetwork:
+            there = meeting if at is None else replace(meeting, switches=[at])
+            return self._connect(there, poll, options, protocol, operators)
+
+        return self._rendezvous.join(suffix, connect, _close)
 
     def _way(self, suffix: str, memory: Shared | None) -> Callable[[Meeting, Callable[[], None]], Network]:
         """What joins a job for dense tensors: of all ranks, or of hosts whose memory their ranks share."""

@@ -19,6 +19,7 @@ CODES = {8: "int8", 4: "thc4"}
 
 FALLBACKS = ("gloo", "error")
 LOCALS = ("on", "off")
+FAIL, REPLAN = "fail", "replan"
 
 #: The default protocol's name, and the protocols that it stands for, by who sums.
 AUTO, AT_SWITCH, AROUND = "auto", "switchml", "ring"
@@ -49,6 +50,8 @@ class Options:
     job: str | None = None
     #: "on": ranks that share a host sum in its memory. "off": they sum in the network; one rank's "off" counts for all.
     local: str = "on"
+    #: "fail": a group that loses a switch or a parameter server is lost. "replan": its next operation does without.
+    on_loss: str = FAIL
 
     def __post_init__(self) -> None:
         """Check the options that can be checked before any rank is asked."""
@@ -56,6 +59,8 @@ class Options:
             raise ValueError(f"TRIBUTARY_FALLBACK is {' or '.join(FALLBACKS)}, not '{self.fallback}'")
         if self.local not in LOCALS:
             raise ValueError(f"TRIBUTARY_LOCAL is {' or '.join(LOCALS)}, not '{self.local}'")
+        if self.on_loss not in (FAIL, REPLAN):
+            raise ValueError(f"TRIBUTARY_ON_LOSS is {FAIL} or {REPLAN}, not '{self.on_loss}'")
         if self.timeout is not None and not self.timeout > 0:
             raise ValueError(f"TRIBUTARY_TIMEOUT is a number of seconds above 0, not {self.timeout}")
         protocols = _core.protocols()

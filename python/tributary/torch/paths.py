@@ -49,7 +49,7 @@ class Paths(Backend):
         self._first = rank, size
         #: The present ranks; None in a group whose members are not named yet.
         self._members: Members | None = None
-        self._why_alone = "yet"
+        self._why_alone, self._remedy = "yet", "torch.distributed._reconfigure gives it some"
         self._home = ForkGuard()
         self._name = name
         self._ledger = Ledger()
@@ -76,10 +76,7 @@ class Paths(Backend):
         members = self._members
         if members is None:
             self._refuse_closed(name)
-            raise ClosedError(
-                f"{name}: the group {self._name} has no members {self._why_alone}; torch.distributed._reconfigure "
-                "gives it some"
-            )
+            raise ClosedError(f"{name}: the group {self._name} has no members {self._why_alone}; {self._remedy}")
         return members
 
     def _rooted_is_unicast(self, name: str) -> bool:
@@ -115,8 +112,9 @@ class Paths(Backend):
             log.warning("large sums %s are not spread any further: %s", lane.title, error)
             return
         except Exception as error:
-            lane.health.note(error)
-            entitle(error, self._next_title(name, lane))
+            title = self._next_title(name, lane)
+            lane.health.note(error, title)
+            entitle(error, title)
             raise
         if members.rank == 0:
             log.log(level, "large sums %s: %s", lane.title, shares)
@@ -197,7 +195,7 @@ class Paths(Backend):
                     for start in starts or [Network.barrier]:
                         pending += start(network, timeout=timeout)
                 except Exception as error:
-                    lane.health.note(error)
+                    lane.health.note(error, title)
                     entitle(error, title)
                     raise
             if getattr(opts, "asyncOp", True):

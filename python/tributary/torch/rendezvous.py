@@ -64,6 +64,9 @@ class Rendezvous:
         #: The switches of each rank; none yet if none is named and ranks of one host may need none.
         self._switches: list[list[str]] = []
         self._listen = options.listen
+        #: The hosts towards which a switch in this process listens, and whether ranks run on several hosts.
+        self._ways: tuple[list[str], bool] = ([], False)
+        self._own: str | None = None
         self._finding = threading.Lock()
         invitation = self._invite(name, options) if rank == 0 else self._await_invitation()
         self._nonce = invitation["nonce"]
@@ -106,6 +109,7 @@ class Rendezvous:
         elsewhere = steps.published("elsewhere")
         is_spread = elsewhere is not None
         ways = [store_host] if elsewhere is None else [store_host, elsewhere]
+        self._ways = ways, is_spread
         if self._rank == 0:
             ranks = [json.loads(steps.published(f"rank/{rank}") or "") for rank in range(self._size)]
             named = of_all_ranks([rank["switches"] for rank in ranks])
@@ -134,6 +138,17 @@ class Rendezvous:
                 switch = steps.receive("embedded", "rank 0 has not said where the switch is")
             self._switches = [[switch]] * self._size
             self.meeting = replace(self.meeting, switches=[switch])
+
+    def own_switch(self) -> str:
+        """Where a switch in rank 0's process listens beside those that are named; all ranks call it then."""
+        with self._finding:
+            if self._own is None:
+                steps = self._steps("own", "own")
+                with steps.in_common():
+                    if self._rank == 0:
+                        steps.publish("own", self._embed(*self._ways))
+                    self._own = steps.receive("own", "rank 0 has not said where its switch is")
+            return self._own
 
     def _embed(self, ways: list[str], is_spread: bool) -> str:
         """Start a switch, by default at this rank's own address; where the others reach it."""

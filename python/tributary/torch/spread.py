@@ -41,6 +41,8 @@ class Shares:
     expected: float
     #: The share of the time of a sum for which each switch's link is busy, and last those of the hosts.
     busy: list[float]
+    #: Bits in a second over the link of a rank's host.
+    link: float
 
     def of_ways(self, switches: Sequence[str]) -> list[Share]:
         """The share of each way, by what people call it."""
@@ -48,12 +50,16 @@ class Shares:
         of_each = zip(ways, self.shares, self.rates, self.busy, strict=True)
         return [Share(way, share, rate / 1e9, busy) for way, share, rate, busy in of_each]
 
+    def report(self, switches: Sequence[str]) -> tuple[float, float, list[tuple[str | None, float, float, float]]]:
+        """The shares as a switch is told: Gbit/s that are expected and of a host's link, and each way."""
+        ways = [*switches, None]
+        of_each = zip(ways, self.shares, self.rates, self.busy, strict=True)
+        of_ways = [(way, share, rate / 1e9, min(busy, 1.0)) for way, share, rate, busy in of_each]
+        return self.expected / 1e9, self.link / 1e9, of_ways
+
     def sentence(self, switches: Sequence[str]) -> str:
         """The shares as a sentence for people."""
-        ways = self.of_ways(switches)
-        of_each = (f"{way.share:.0%} {way.where} (alone {way.gbps:.2f} Gbit/s)" for way in ways)
-        limits = " and ".join(way.where for way in ways if way.is_limit)
-        return f"{', '.join(of_each)}; expected {self.expected / 1e9:.2f} Gbit/s, limited by the links {limits}"
+        return _core.large_sums_sentence(*self.report(switches))
 
 
 def plan(hosts: Sequence[int], at_switches: Sequence[float], at_hosts: float) -> Shares:
@@ -74,7 +80,7 @@ def plan(hosts: Sequence[int], at_switches: Sequence[float], at_hosts: float) ->
     at_a_host = shares[-1] / len(ranks)
     carried = own * (1 - at_a_host) + (size - own) * at_a_host
     busy = [share * expected / rate for share, rate in zip(shares, at_switches, strict=False)]
-    return Shares(shares, rates, expected, [*busy, carried * expected / link])
+    return Shares(shares, rates, expected, [*busy, carried * expected / link], link)
 
 
 def measure(groups: Sequence[tributary.Group], timeout: float) -> list[float]:

@@ -8,10 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tributary
-from tributary import Operator
+from tributary import Operator, _core
 from tributary.torch.network import CUT_ELEMENTS, Network, cuts
 from tributary.torch.rendezvous import Meeting
 from tributary.torch.spread import measure, plan
+
+#: The most servers that a name of several has.
+_MOST_NAMED = 8
 
 
 class SwitchNetwork(Network):
@@ -78,19 +81,26 @@ class SwitchNetwork(Network):
         groups = zip(self._summing, ranges, strict=True)
         return [(group._core, *range_) for group, range_ in groups if range_[0] < range_[1]]
 
-    def take_in(self, at_hosts: SwitchNetwork) -> None:
-        """Take in the worker of a job in which the ranks' own hosts sum."""
-        self.groups += at_hosts.groups
-        self._summing, self._shares = [*self._at_switches, *at_hosts.groups], [*self._shares, 0.0]
+    def take_in(self, *others: SwitchNetwork) -> None:
+        """Take in the workers of jobs at servers, and last of the one in which the ranks' own hosts sum."""
+        workers = [group for other in others for group in other.groups]
+        self.groups += workers
+        self._summing, self._shares = [*self._at_switches, *workers], [*self._shares, *[0.0] * len(workers)]
         self.has_hosts = True
 
-    def spread(self, hosts: Sequence[int], timeout: float) -> str:
-        """Measure how fast switches and ranks' hosts sum, and share large sums out; the shares as a sentence."""
+    def spread(self, hosts: Sequence[int], timeout: float, *, reports: bool) -> str:
+        """Measure how fast switches and ranks' hosts sum, and share large sums out; the shares as a sentence.
+
+        One rank reports them to the switches, for operators.
+        """
         *at_switches, own = measure(self._summing, timeout)
-        spread, switches = plan(hosts, at_switches, own), [group.info.switch for group in self._at_switches]
+        spread, switches = plan(hosts, at_switches, own), [_name(group) for group in self._summing[:-1]]
         self._shares = spread.shares
         self.is_spread = self.has_hosts and self._shares[-1] > 0
         self.shares = spread.of_ways(switches)
+        if reports:
+            for group in self._at_switches:
+                _core.report_large_sums(group._core, *spread.report(switches))
         return spread.sentence(switches)
 
     def replace_switches(self, at_switches: SwitchNetwork) -> None:
@@ -119,6 +129,12 @@ class SwitchNetwork(Network):
                 group.close()
             else:
                 group.abort()
+
+
+def _name(group: tributary.Group) -> str:
+    """Where a group's sums are made: at its servers, or at its switch."""
+    servers = group.info.servers
+    return ",".join([*servers[:_MOST_NAMED], *["..."] * (len(servers) > _MOST_NAMED)]) or group.info.switch
 
 
 def _mean(shares: Sequence[float]) -> float | None:

@@ -17,6 +17,7 @@ OF_GROUPS = {
     "TRIBUTARY_OPTIONS": "options",
     "TRIBUTARY_JOB": "job",
     "TRIBUTARY_LOCAL": "local",
+    "TRIBUTARY_ON_LOSS": "on_loss",
 }
 
 #: Those that others read: the program, its service, and the tests of this repository. A page names each of them.

@@ -1,5 +1,6 @@
 //! `tributary status`: the state of a switch and its jobs.
 
+pub mod clients;
 pub mod levels;
 pub mod trees;
 
@@ -8,8 +9,8 @@ use std::collections::BTreeMap;
 use tributary_net::client;
 use tributary_net::status::LagStatus;
 use tributary_net::status::{
-    EndedJob, FabricStatus, JobServerStatus, JobStatus, MetricNumber, MetricStatus, OperatorStatus, ServerStatus,
-    ShardStatus, SharedStatus, SwitchInfo, SwitchStatus,
+    FabricStatus, JobServerStatus, JobStatus, MetricNumber, MetricStatus, OperatorStatus, ServerStatus, ShardStatus,
+    SharedStatus, SwitchInfo, SwitchStatus,
 };
 
 use crate::failure::Failure;
@@ -54,7 +55,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         let ended = client::ended(switch)?;
         match args.json {
             true => output::json(&ended)?,
-            false => output::line(&ended_jobs(&ended.ended))?,
+            false => output::line(&clients::ended_jobs(&ended.ended))?,
         }
         return Ok(());
     }
@@ -74,47 +75,26 @@ pub fn run(args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-fn ended_jobs(jobs: &[EndedJob]) -> String {
-    if jobs.is_empty() {
-        return "no job has ended in the last hour".to_owned();
-    }
-    let mut table =
-        Table::new(["JOB", "CLIENT", "PROTOCOL", "RANKS", "END", "AGO", "LASTED", "GBYTE", "DROPPED", "WHY"]);
-    for job in jobs {
-        table.row([
-            job.name.clone(),
-            job.client.clone(),
-            job.protocol.clone(),
-            job.world_size.to_string(),
-            job.end.clone(),
-            duration(job.ended_s_ago),
-            duration(job.lasted_s),
-            format!("{:.3}", job.goodput_bytes as f64 / 1e9),
-            job.drops.values().sum::<u64>().to_string(),
-            job.why.clone().unwrap_or_else(|| "-".to_owned()),
-        ]);
-    }
-    table.render()
-}
-
 fn text(status: &SwitchStatus) -> String {
     let mut lines = about_switch(&status.switch);
-    lines.extend(about_acts(&status.switch));
+    lines.extend(clients::about_acts(&status.switch));
     lines.extend(status.switch.fabric.iter().flat_map(about_fabric));
     // What has given way to other jobs has only counted.
     lines.extend(status.switch.shared.iter().filter(|shared| shared.bytes > 0).map(about_shared));
     lines.push(String::new());
     if status.jobs.is_empty() {
         lines.push("no jobs".to_string());
+        lines.extend(clients::lines(&status.switch.clients));
         return lines.join("\n");
     }
     lines.push(jobs(&status.jobs));
-    lines.extend(usage(&status.jobs));
+    lines.extend(clients::lines(&status.switch.clients));
     lines.extend(status.jobs.iter().flat_map(levels));
     lines.extend(status.jobs.iter().flat_map(servers));
     lines.extend(status.jobs.iter().filter(|job| !job.operators.is_empty()).map(operators));
     lines.extend(status.jobs.iter().filter_map(slowest));
     lines.extend(status.jobs.iter().filter_map(|job| job.operation.as_ref()?.who_lacks(&job.name)));
+    lines.extend(status.jobs.iter().filter_map(|job| Some(job.large_sums.as_ref()?.line(&job.name))));
     for job in &status.jobs {
         lines.extend(trees::draw(job));
         lines.extend(job.broken.iter().map(|why| format!("{} CANNOT GO ON: {why}", job.name)));
@@ -129,12 +109,6 @@ fn text(status: &SwitchStatus) -> String {
         lines.extend(drops);
     }
     lines.join("\n")
-}
-
-fn about_acts(switch: &SwitchInfo) -> Vec<String> {
-    let cordoned = switch.cordoned.then(|| "CORDONED: no new job begins; `tributary uncordon` ends that".to_owned());
-    let banned = (!switch.banned.is_empty()).then(|| format!("banned: {}", switch.banned.join(", ")));
-    cordoned.into_iter().chain(banned).collect()
 }
 
 fn about_switch(switch: &SwitchInfo) -> Vec<String> {
@@ -290,19 +264,6 @@ fn jobs(jobs: &[JobStatus]) -> String {
         ]);
     }
     table.render()
-}
-
-/// What each client has, where several have jobs.
-fn usage(jobs: &[JobStatus]) -> Vec<String> {
-    let mut clients: BTreeMap<&str, (usize, u64)> = BTreeMap::new();
-    for job in jobs {
-        let (count, bytes) = clients.entry(job.client.as_deref().unwrap_or_default()).or_default();
-        (*count, *bytes) = (*count + 1, *bytes + job.memory_bytes);
-    }
-    let line = |(client, (count, bytes)): (&str, (usize, u64))| {
-        format!("{client} has {count} job{}, {:.1} MiB", if count == 1 { "" } else { "s" }, mib(bytes))
-    };
-    if clients.len() > 1 { clients.into_iter().map(line).collect() } else { Vec::new() }
 }
 
 /// Which switches are above and below, for jobs on several switches.

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use tributary_net::client;
 use tributary_net::history::{History, JobHistory, Overview, Straggler};
-use tributary_net::status::EndedJob;
+use tributary_net::status::{ClientStatus, EndedJob};
 
+use super::status;
 use crate::failure::Failure;
 use crate::flags::{parse_switch, parse_time, resolve};
 use crate::output::{self, Table, duration, list};
@@ -63,7 +64,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let switch = resolve(&args.switch)?;
     let mut shown_at: Option<Instant> = None;
     for event in client::events(switch)? {
-        let Overview { history, ended, .. } = event?;
+        let Overview { status, history, ended } = event?;
         // Samples are not exactly as far from each other as screens.
         if shown_at.is_some_and(|at| at.elapsed() + SLACK < args.interval) {
             continue;
@@ -71,7 +72,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         shown_at = Some(Instant::now());
         match args.json {
             true => output::json(&history)?,
-            false => show(&args, &screen(switch, &history, &ended))?,
+            false => show(&args, &screen(switch, &history, &status.switch.clients, &ended))?,
         }
         if args.once {
             return Ok(());
@@ -87,7 +88,12 @@ fn show(args: &Args, screen: &str) -> io::Result<()> {
     output::line(screen)
 }
 
-fn screen(switch: SocketAddr, History { switch: own, jobs, .. }: &History, past: &[EndedJob]) -> String {
+fn screen(
+    switch: SocketAddr,
+    History { switch: own, jobs, .. }: &History,
+    clients: &[ClientStatus],
+    past: &[EndedJob],
+) -> String {
     let mut lines = vec![format!(
         "switch {switch}: in {:.2} Gbit/s, out {:.2} Gbit/s, {} packets lost in its buffers, {} jobs",
         last(&own.rx_gbps),
@@ -98,6 +104,12 @@ fn screen(switch: SocketAddr, History { switch: own, jobs, .. }: &History, past:
     if !jobs.is_empty() {
         lines.extend([String::new(), table(jobs)]);
         lines.extend(jobs.iter().filter_map(|job| job.operation.as_ref()?.who_lacks(&job.name)));
+        lines.extend(jobs.iter().filter_map(|job| Some(job.large_sums.as_ref()?.line(&job.name))));
+    }
+    let clients = status::clients::lines(clients);
+    if !clients.is_empty() {
+        lines.push(String::new());
+        lines.extend(clients);
     }
     if !past.is_empty() {
         lines.push(String::new());

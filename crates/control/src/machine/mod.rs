@@ -24,6 +24,7 @@ use self::server_registry::RegisteredServer;
 use crate::admission::ledger::SharedMachines;
 use crate::admission::{JoinRequest, Limits, OperatorAct, Refusal};
 use crate::effect::{Admitted, Effect, Plan, Ticket};
+use crate::large_sums::LargeSums;
 use crate::levels::{ChildSwitch, SwitchJoin};
 use crate::membership::job_events::JobEvent;
 use crate::membership::pending_job::{PendingJob, PendingJoin, RecentRefusal, WaitingRank};
@@ -248,6 +249,12 @@ impl Control {
     /// An error unless the job is installed and the caller has its key.
     pub fn check_member(&mut self, name: &JobName, id: JobId, key: JobKey) -> Result<(), Refusal> {
         self.member_of(name, id, key).map(|_| ())
+    }
+
+    /// A member reports where the job's large sums are made; a later report replaces it.
+    pub fn note_large_sums(&mut self, name: &JobName, id: JobId, key: JobKey, sums: LargeSums) -> Result<(), Refusal> {
+        self.member_of(name, id, key)?.large_sums = Some(sums);
+        Ok(())
     }
 
     fn member_of(&mut self, name: &JobName, id: JobId, key: JobKey) -> Result<&mut RunningJob, Refusal> {

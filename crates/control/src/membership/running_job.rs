@@ -10,6 +10,7 @@ use crate::admission::Timers;
 use crate::admission::ledger::{Account, Charge};
 use crate::admission::{JobShape, TreeCharge};
 use crate::effect::{Plan, Ticket};
+use crate::large_sums::LargeSums;
 use crate::membership::watch::{LivenessProbe, Watch};
 use crate::membership::{Departed, MemberState, Outage};
 use crate::names::Client;
@@ -129,6 +130,8 @@ pub(crate) struct RunningJob {
     pub departures: u32,
     /// What operators know of the job.
     pub reported: Reported,
+    /// Where its large sums are made, as a member has reported last.
+    pub large_sums: Option<LargeSums>,
 }
 
 impl RunningJob {
@@ -152,6 +155,7 @@ impl RunningJob {
             checked: now,
             departures: 0,
             reported: Reported::default(),
+            large_sums: None,
         }
     }
 

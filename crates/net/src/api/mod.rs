@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tributary_control::servers::{ServerAddr, Servers};
-use tributary_control::{Client, Departed, Gone, JoinRequest, Plan};
+use tributary_control::{Client, Departed, Gone, JoinRequest, LargeSums, Plan};
 use tributary_operators::Library;
 use tributary_proto::contract::config::TreeLeaf;
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey, NodeId, ServerId};
@@ -263,6 +263,18 @@ pub struct StandingBody {
     pub key: String,
 }
 
+/// `POST /jobs/{name}/sums`: where the job's large sums are made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SumsBody {
+    /// The job's id.
+    pub job_id: u16,
+    /// The job's key.
+    pub key: String,
+    /// What its workers have planned.
+    pub sums: LargeSums,
+}
+
 /// `POST /jobs/{name}/watch`: answered when the members that are gone are no longer those that the caller knows of.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -352,6 +364,9 @@ pub struct Jobs {
 
 /// The code for a switch of a fabric that cannot reach the controller.
 pub const NO_CONTROLLER: &str = "no_controller";
+
+/// The code for a switch that ends: joins are refused, and watches of a fabric's jobs, which go on elsewhere.
+pub const STOPPING: &str = "stopping";
 
 /// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

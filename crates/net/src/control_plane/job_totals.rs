@@ -13,7 +13,7 @@ use tributary_proto::protocols;
 
 use super::shards::ShardSamples;
 use crate::shard::ShardJob;
-use crate::status::{EndedJob, EndedJobs};
+use crate::status::{ClientStatus, EndedJob, EndedJobs, JobStatus, Refusals};
 
 /// If the sums of a job have waited for this time, the log names the job.
 const STALL: Span = Span::from_millis(30_000);
@@ -50,8 +50,8 @@ pub(crate) struct Totals {
     pub lost: u64,
     /// Requests that were answered with an error, by code.
     pub errors: BTreeMap<String, u64>,
-    /// Joins of tenants that were refused, by tenant.
-    pub refusals: BTreeMap<Arc<str>, u64>,
+    /// Joins that were refused, by client.
+    pub refusals: Refusals,
     /// Reloads of the files that succeeded, and that failed.
     pub reloads: [u64; 2],
     /// True if the last reload, or the start, has taken over what the files say.
@@ -235,9 +235,14 @@ impl JobTotals {
         *self.past.errors.entry(if known { code } else { "other" }.to_owned()).or_default() += 1;
     }
 
-    /// A tenant's join was refused. Names are those of the file of tokens.
-    pub fn count_refusal(&mut self, tenant: &Arc<str>) {
-        *self.past.refusals.entry(Arc::clone(tenant)).or_default() += 1;
+    /// A client's join was refused.
+    pub fn count_refusal(&mut self, now: Time, client: &Client, code: &str) {
+        self.past.refusals.count(now, client, code);
+    }
+
+    /// The clients of these jobs, and those that were refused.
+    pub fn clients(&self, now: Time, jobs: &[JobStatus]) -> Vec<ClientStatus> {
+        self.past.refusals.with_jobs(now, jobs)
     }
 
     /// The files were read again, or could not be.

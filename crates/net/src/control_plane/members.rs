@@ -8,7 +8,7 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::watch::Receiver;
-use tributary_control::{Control, Departed, JobName, Refusal, printable};
+use tributary_control::{Control, Departed, JobName, LargeSums, Refusal, printable};
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
 
 use super::ControlPlane;
@@ -107,6 +107,11 @@ impl ControlPlane {
     /// An error unless the job is installed and the caller has its key.
     pub fn standing(&self, name: &JobName, id: JobId, key: JobKey) -> Result<(), Refusal> {
         self.state().control.check_member(name, id, key)
+    }
+
+    /// A member reports where the job's large sums are made.
+    pub fn note_large_sums(&self, name: &JobName, id: JobId, key: JobKey, sums: LargeSums) -> Result<(), Refusal> {
+        self.state().control.note_large_sums(name, id, key, sums)
     }
 }
 

@@ -1,9 +1,9 @@
 //! Samples the shards: their reports on their jobs go to the state machine, to operators, and into the totals.
 
-use std::sync::{Arc, MutexGuard};
+use std::sync::MutexGuard;
 use std::time::Duration;
 
-use tributary_control::JobEvent;
+use tributary_control::{Client, JobEvent};
 use tributary_proto::contract::ids::ChildId;
 use tributary_proto::contract::time::Time;
 
@@ -12,6 +12,7 @@ use super::job_totals::{JobTotals, Totals};
 use super::shards::ShardSamples;
 use crate::os::to_duration;
 use crate::shard::ShardReport;
+use crate::status::{ClientStatus, JobStatus};
 
 /// An operator's view is at most this old, so that many requests do not become as many calls to the shards.
 const FRESH: Duration = Duration::from_millis(200);
@@ -36,9 +37,14 @@ impl ControlPlane {
         self.job_totals().count_error(code);
     }
 
-    /// Counts a refused join of a tenant.
-    pub fn count_refusal(&self, tenant: &Arc<str>) {
-        self.job_totals().count_refusal(tenant);
+    /// Counts a client's refused join.
+    pub fn count_refusal(&self, client: &Client, code: &str) {
+        self.job_totals().count_refusal(self.now(), client, code);
+    }
+
+    /// The clients of these jobs, and those that were refused.
+    pub fn clients(&self, jobs: &[JobStatus]) -> Vec<ClientStatus> {
+        self.job_totals().clients(self.now(), jobs)
     }
 
     pub(super) fn job_totals(&self) -> MutexGuard<'_, JobTotals> {

@@ -47,6 +47,17 @@ pub struct SyncBody {
     /// Jobs whose trees are broken, as far as the controller knows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub broken: Vec<BrokenBody>,
+    /// True if the controller's operator stops it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stopping: bool,
+}
+
+/// `POST /fabric/stop`: a switch's operator stops it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StopBody {
+    /// The switch's name.
+    pub switch: String,
 }
 
 impl SyncBody {

@@ -43,6 +43,13 @@ impl Controller {
         self.0.jobs.lock().await.all.get(&id).cloned()
     }
 
+    /// Notes that an operator stops a switch, perhaps this one, and tells all switches which jobs have failed by it.
+    pub async fn note_stop(&self, node: NodeId) {
+        let mut jobs = self.0.jobs.lock().await;
+        jobs.note_stop(&self.0.fabric, node);
+        self.0.notify_broken(&jobs, PROMPT).await;
+    }
+
     /// Fails these jobs, and tells all switches why.
     pub async fn fail(&self, ids: &[JobId], why: &str) {
         let mut jobs = self.0.jobs.lock().await;

@@ -17,7 +17,7 @@ use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::wire::{self, Common, kind};
 
 use super::crossbar::{Crossbar, HELLO_EVERY, PortReport};
-use super::job::FabricJob;
+use super::job::{FabricJob, stopping};
 use super::job_table::JobSync;
 use super::tree_watch::Installed;
 use super::{shared_job, tree_switch};
@@ -306,13 +306,9 @@ impl FabricForwarding {
     /// survive that tree's loss.
     fn leave(&mut self) -> usize {
         let node = self.crossbar.node();
-        let name = self.crossbar.fabric().name(node);
-        let why = format!("switch {name} is stopping, as its operator has asked it to: connect again when it is back");
-        let is_lost = |installed: &Installed| {
-            let job = &installed.job;
-            !job.job.protocol.survives_tree_loss && job.trees.iter().any(|tree| tree.switch(node).is_some())
-        };
-        let jobs: Vec<_> = self.jobs.iter().filter(|(_, job)| is_lost(job)).map(|(&id, _)| (id, why.clone())).collect();
+        let why = stopping(self.crossbar.fabric(), node);
+        let lost = self.jobs.iter().filter(|(_, installed)| installed.job.is_lost_with(node));
+        let jobs: Vec<_> = lost.map(|(&id, _)| (id, why.clone())).collect();
         let count = jobs.len();
         self.note_broken(jobs);
         count

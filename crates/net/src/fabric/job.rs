@@ -57,9 +57,20 @@ impl FabricJob {
         self.job.config.options.operators().is_empty() || self.needs(fabric).contains(&node)
     }
 
+    /// True if sums of the job are lost with this switch.
+    pub fn is_lost_with(&self, node: NodeId) -> bool {
+        !self.job.protocol.survives_tree_loss && self.trees.iter().any(|tree| tree.switch(node).is_some())
+    }
+
     /// The error for every rank: the first broken tree, the switch or cable that it used (`what`), the reason (`why`, as in
     /// "which is dead"), and the advice.
     pub fn broken_by(&self, tree: usize, what: &str, why: &str, advice: &str) -> String {
         format!("tree {tree} of job \"{}\" ran {what}, {why}; {advice}", self.job.name)
     }
+}
+
+/// What ranks are told when an operator stops a switch of the fabric.
+pub fn stopping(fabric: &FabricLayout, node: NodeId) -> String {
+    let name = fabric.name(node);
+    format!("switch {name} is stopping, as its operator has asked it to: connect again when it is back")
 }

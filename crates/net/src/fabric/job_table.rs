@@ -6,7 +6,7 @@ use tributary_control::fabric::FabricLayout;
 use tributary_proto::contract::ids::{JobId, NodeId};
 use tributary_proto::contract::protocol::Protocol;
 
-use super::job::FabricJob;
+use super::job::{FabricJob, stopping};
 
 /// The controller's message about jobs.
 #[derive(Debug, Default)]
@@ -35,6 +35,8 @@ pub struct Jobs {
     pub shared: BTreeMap<u8, &'static Protocol>,
     /// The jobs that have failed, with the reason.
     pub broken: BTreeMap<JobId, String>,
+    /// The controller's operator stops it.
+    pub stopping: bool,
 }
 
 impl Jobs {
@@ -79,6 +81,15 @@ impl Jobs {
     pub fn note_failure(&mut self, id: JobId, why: &str) {
         if self.all.contains_key(&id) {
             self.broken.entry(id).or_insert_with(|| why.to_owned());
+        }
+    }
+
+    /// Notes that an operator stops a switch: jobs whose sums are lost with it have failed, and others go on.
+    pub fn note_stop(&mut self, fabric: &FabricLayout, node: NodeId) {
+        self.stopping |= node == fabric.controller;
+        let lost = self.all.iter().filter(|(_, job)| job.is_lost_with(node)).map(|(&id, _)| id);
+        for id in lost.collect::<Vec<_>>() {
+            self.note_failure(id, &stopping(fabric, node));
         }
     }
 

@@ -36,5 +36,6 @@ mod tree_watch;
 mod view;
 pub mod wire;
 
+pub(crate) use peers::STOP;
 pub(crate) use switch::FabricSwitch;
 pub(crate) use view::{FabricSnapshot, FormedElsewhere, PlannedJob};

@@ -24,6 +24,8 @@ use crate::api::{ErrorBody, call};
 use crate::shard::Stopped;
 
 pub(super) const SYNC: &str = "/fabric/sync";
+/// Where a switch tells the controller that its operator stops it.
+pub const STOP: &str = "/fabric/stop";
 /// The time in which a switch must answer a sync that installs nothing.
 pub(super) const PROMPT: Duration = Duration::from_millis(1_000);
 /// The time in which a switch must install a job.
@@ -106,7 +108,7 @@ impl Switches {
         let broken = jobs.broken.iter().map(|(id, why)| BrokenBody { job_id: id.0, why: why.clone() }).collect();
         let shares = jobs.shares().map(|(id, slots)| (id.0, slots)).collect();
         let shared = jobs.shared.values().map(|protocol| protocol.name.to_owned()).collect();
-        SyncBody { keep, install, shares, shared, broken }
+        SyncBody { keep, install, shares, shared, broken, stopping: jobs.stopping }
     }
 
     async fn sync_own(&self, jobs: &Jobs) -> Result<SyncReply, String> {

@@ -3,21 +3,25 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use tokio::sync::watch;
 use tributary_control::Plan;
 use tributary_control::fabric::FabricLayout;
 use tributary_control::servers::ServerOffer;
 use tributary_operators::Library;
 use tributary_proto::contract::ids::{JobId, NodeId, ServerId};
 
-use super::api::{InstalledReply, JobBody, JobReportBody, SyncReply};
+use super::api::{InstalledReply, JobBody, JobReportBody, StopBody, SyncReply, json};
 use super::controller::Controller;
 use super::endpoints;
 use super::handle::FabricHandle;
+use super::job::stopping;
 use super::job_table::JobSync;
+use super::peers::{PROMPT, STOP, ask};
 use super::shard::Follower;
 use crate::api::error::ApiError;
-use crate::api::{JoinReply, ServedBody};
+use crate::api::{Done, JoinReply, ServedBody};
 use crate::shard::{Shard, Stopped};
 
 /// A running switch of a fabric.
@@ -30,6 +34,8 @@ pub struct FabricSwitch {
     pub handle: Arc<FabricHandle>,
     /// At the controller: the planner of jobs.
     pub controller: Option<Controller>,
+    stops: watch::Sender<bool>,
+    controller_stops: AtomicBool,
 }
 
 impl FabricSwitch {
@@ -44,7 +50,8 @@ impl FabricSwitch {
         let is_controller = node == layout.controller;
         let controller =
             is_controller.then(|| Controller::new(Arc::clone(&layout), Arc::clone(&handle), Arc::clone(library)));
-        Ok(FabricSwitch { layout, node, handle, controller })
+        let (stops, controller_stops) = (watch::Sender::new(false), AtomicBool::new(false));
+        Ok(FabricSwitch { layout, node, handle, controller, stops, controller_stops })
     }
 
     /// True at the switch where jobs are formed.
@@ -87,10 +94,41 @@ impl FabricSwitch {
         endpoints::may_serve(&self.layout, offer.addr.ip(), from)
     }
 
-    /// Tells the members of jobs that need this switch that it stops.
+    /// Tells the members of jobs that need this switch that it stops: those whose own switch it is, and through the
+    /// controller all others.
     pub async fn announce_stop(&self) {
         // An error means that the thread has ended already.
         let _ = self.handle.leave().receive().await;
+        self.stops.send_replace(true);
+        match &self.controller {
+            Some(controller) => controller.note_stop(self.node).await,
+            None => {
+                let body = json(&StopBody { switch: self.layout.name(self.node).to_owned() });
+                let notified = ask::<Done>(self.controller_addr(), STOP, &body, &self.layout.secret, PROMPT).await;
+                if let Err(why) = notified {
+                    tracing::debug!(%why, "the controller learns of the stop when cables are silent");
+                }
+            }
+        }
+    }
+
+    /// Waits until this switch stops, and returns the sentence for ranks.
+    pub async fn stopping(&self) -> String {
+        let mut stops = self.stops.subscribe();
+        // The sender lives as long as this switch.
+        let _ = stops.wait_for(|&stops| stops).await;
+        stopping(&self.layout, self.node)
+    }
+
+    /// The sentence for ranks if the controller's operator stops it, as far as the controller has said.
+    pub fn controller_stops(&self) -> Option<String> {
+        let stops = self.controller_stops.load(Ordering::Relaxed);
+        stops.then(|| stopping(&self.layout, self.layout.controller))
+    }
+
+    /// Notes whether the controller's operator stops it.
+    pub fn note_controller_stops(&self, stops: bool) {
+        self.controller_stops.store(stops, Ordering::Relaxed);
     }
 
     /// Fails these jobs at all switches of the fabric, for this reason. Only the controller can.

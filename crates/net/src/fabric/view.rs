@@ -156,5 +156,6 @@ fn job_view(report: &ShardReport, installed: &InstalledReport, now: Time) -> Job
         parent: None,
         ranks_of: (0..config.world_size).map(|rank| vec![rank]).collect(),
         missing: Vec::new(),
+        large_sums: None,
     }
 }

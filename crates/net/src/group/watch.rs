@@ -25,13 +25,25 @@ const ATTEMPTS_AT_CONTROLLER: u32 = 21;
 struct Failures {
     in_fabric: bool,
     in_a_row: u32,
+    /// Why the first of them failed: a switch that stops says so before it is gone.
+    first: String,
 }
 
 impl Failures {
+    fn new(in_fabric: bool) -> Failures {
+        Failures { in_fabric, in_a_row: 0, first: String::new() }
+    }
+
     /// Counts the outcome of a call.
     fn count(&mut self, watched: &Watched) {
-        let failed = matches!(watched, Watched::Unreachable(_) | Watched::NoController(_));
-        self.in_a_row = if failed { self.in_a_row + 1 } else { 0 };
+        let (Watched::Unreachable(why) | Watched::NoController(why)) = watched else {
+            self.in_a_row = 0;
+            return;
+        };
+        if self.in_a_row == 0 {
+            self.first.clone_from(why);
+        }
+        self.in_a_row += 1;
     }
 
     /// True if the switch counts as gone.
@@ -49,7 +61,7 @@ impl Failures {
 pub fn run(group: &Weak<Driver>, rendezvous: &Arc<dyn Rendezvous>, identity: &Identity) {
     let Identity { switch, job, job_id, key, rank, .. } = identity;
     let mut known = Departed::default();
-    let mut failures = Failures { in_fabric: identity.in_fabric, in_a_row: 0 };
+    let mut failures = Failures::new(identity.in_fabric);
     let mut reported = false;
     loop {
         // A watch would not say for half a minute that the switch is there again.
@@ -78,7 +90,8 @@ pub fn run(group: &Weak<Driver>, rendezvous: &Arc<dyn Rendezvous>, identity: &Id
                 group.set_failure(Some(JobFailure::Broken(sentence)));
                 return;
             }
-            Watched::Unreachable(how) if failures.prove_no_switch() => {
+            Watched::Unreachable(_) if failures.prove_no_switch() => {
+                let how = &failures.first;
                 group.set_failure(Some(JobFailure::NoSwitch(format!(
                     "the switch {switch} does not answer any more: {how}"
                 ))));
@@ -116,7 +129,7 @@ mod tests {
 
     /// After how long without an answer the switch counts as gone, and stalled collectives are given up.
     fn after_death(in_fabric: bool) -> (Duration, Duration) {
-        let mut failures = Failures { in_fabric, in_a_row: 0 };
+        let mut failures = Failures::new(in_fabric);
         let (mut failure_detector, mut waited) = (FailureDetector::default(), Duration::ZERO);
         failure_detector.on_progress(Time::ZERO);
         loop {
@@ -140,7 +153,7 @@ mod tests {
 
     #[test]
     fn calls_that_fail_with_answers_in_between_prove_nothing() {
-        let mut failures = Failures { in_fabric: false, in_a_row: 0 };
+        let mut failures = Failures::new(false);
         for _ in 0..ATTEMPTS {
             (1..ATTEMPTS).for_each(|_| failures.count(&Watched::Unreachable("reset".into())));
             assert!(!failures.prove_no_switch());
@@ -149,8 +162,18 @@ mod tests {
     }
 
     #[test]
+    fn a_switch_that_said_that_it_stops_is_not_said_to_have_died_of_something_else() {
+        let mut failures = Failures::new(true);
+        failures.count(&Watched::Gone(Departed::default()));
+        failures.count(&Watched::Unreachable("switch leaf1 is stopping".into()));
+        (1..ATTEMPTS_IN_FABRIC).for_each(|_| failures.count(&Watched::Unreachable("nothing listens".into())));
+        assert!(failures.prove_no_switch());
+        assert_eq!(failures.first, "switch leaf1 is stopping");
+    }
+
+    #[test]
     fn a_controller_has_longer_than_a_switch() {
-        let mut failures = Failures { in_fabric: true, in_a_row: 0 };
+        let mut failures = Failures::new(true);
         (1..ATTEMPTS_AT_CONTROLLER).for_each(|_| failures.count(&Watched::NoController("it is asked in vain".into())));
         assert!(!failures.prove_no_controller());
         failures.count(&Watched::NoController("it is asked in vain".into()));

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
+use tributary_control::LargeSums;
 
 use super::{push, rates};
 use crate::status::JobStatus;
@@ -34,6 +35,9 @@ pub struct JobHistory {
     /// The collective that ranks were in at the last sample.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<OperationStatus>,
+    /// Where large sums are made, as in `GET /status`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub large_sums: Option<LargeSums>,
     /// Sums completed so far.
     pub blocks: u64,
     /// Sums completed per second over the last minute.
@@ -86,6 +90,7 @@ pub(super) struct Watched {
     waiting_for: Vec<u16>,
     collectives: u64,
     operation: Option<OperationStatus>,
+    large_sums: Option<LargeSums>,
 }
 
 impl Watched {
@@ -105,6 +110,7 @@ impl Watched {
         self.world_size = job.world_size;
         (self.missing, self.waiting_for) = (job.missing.clone(), job.waiting_for.clone());
         (self.collectives, self.operation) = (job.collectives, job.operation.clone());
+        self.large_sums.clone_from(&job.large_sums);
     }
 
     pub(super) fn history(&self, name: &str, id: Option<u16>) -> JobHistory {
@@ -123,6 +129,7 @@ impl Watched {
             waiting_for: self.waiting_for.clone(),
             collectives: self.collectives,
             operation: self.operation.clone(),
+            large_sums: self.large_sums.clone(),
             blocks: last.blocks,
             blocks_per_s: if watched_s > 0.0 { completed / watched_s } else { 0.0 },
             still_s: (last.at_s > self.moved_at_s).then_some(last.at_s - self.moved_at_s),

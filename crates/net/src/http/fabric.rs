@@ -16,9 +16,9 @@ use tributary_proto::contract::ids::JobId;
 
 use super::Api;
 use crate::api::error::ApiError;
-use crate::api::{GoneMembers, NO_CONTROLLER, WatchBody, call, modules};
-use crate::fabric::FabricSwitch;
-use crate::fabric::api::{HOST_HEADER, InstalledReply, SECRET_HEADER, SyncBody, SyncReply, json};
+use crate::api::{Done, GoneMembers, NO_CONTROLLER, STOPPING, WatchBody, call, modules};
+use crate::fabric::api::{HOST_HEADER, InstalledReply, SECRET_HEADER, StopBody, SyncBody, SyncReply, json};
+use crate::fabric::{FabricSwitch, STOP};
 use crate::http::body::{self, MAX_BODY};
 use crate::http::connection_limits::ConnectionPermit;
 use crate::http::{ClosingGuard, Peer};
@@ -43,6 +43,7 @@ pub fn follower(api: &Api, switch: &Arc<FabricSwitch>) -> Router<Api> {
         .route("/jobs/{name}/join", post(forward))
         .route("/jobs/{name}/leave", post(forward))
         .route("/jobs/{name}/standing", post(forward))
+        .route("/jobs/{name}/sums", post(forward))
         .route("/jobs/{name}/watch", post(watch))
         .route("/servers/watch", post(forward))
         .route("/servers/leave", post(forward))
@@ -72,6 +73,33 @@ fn check_secret(switch: &FabricSwitch, headers: &HeaderMap) -> Result<(), ApiErr
     Err(ApiError::new(StatusCode::FORBIDDEN, "wrong_secret", error.into()))
 }
 
+/// The routes of other switches, at the controller.
+pub fn controller() -> Router<Api> {
+    Router::new().route(STOP, post(stop))
+}
+
+/// Notes that a switch's operator stops it.
+async fn stop(State(api): State<Api>, headers: HeaderMap, body: Body) -> Result<Json<Done>, ApiError> {
+    let Some(switch) = &api.fabric else { return Err(ApiError::bad_request("this switch is in no fabric".into())) };
+    check_secret(switch, &headers)?;
+    let StopBody { switch: name } = body::read(body).await?;
+    let node = switch.layout.switches().find(|&node| switch.layout.name(node) == name);
+    let node = node.ok_or_else(|| ApiError::bad_request("the fabric has no such switch".into()))?;
+    if let Some(controller) = &switch.controller {
+        controller.note_stop(node).await;
+    }
+    Ok(Json(Done {}))
+}
+
+/// Waits until this switch stops, for a rank whose own switch it is.
+pub async fn stopping(switch: &FabricSwitch, headers: &HeaderMap) -> ApiError {
+    if headers.contains_key(HOST_HEADER) {
+        // The rank's own switch passes its watch on, and goes on.
+        return std::future::pending().await;
+    }
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, STOPPING, switch.stopping().await)
+}
+
 /// Answers who is gone, or, as soon as the job has failed, why. The controller may be dead, so every switch checks the trees
 /// itself.
 async fn watch(
@@ -88,6 +116,7 @@ async fn watch(
     tokio::select! {
         biased;
         sentence = switch.handle.broken(id, key) => Ok(Json(GoneMembers::failed(sentence)).into_response()),
+        error = stopping(&switch, &headers) => Err(error),
         answer = forward_bytes(&switch, peer, (&headers, &guard), &uri, &request) => answer,
     }
 }
@@ -129,10 +158,10 @@ async fn forward_bytes(
             Ok((status, [(header::CONTENT_TYPE, "application/json")], answer.body).into_response())
         }
         Err(why) => {
-            let error = format!(
+            let error = switch.controller_stops().unwrap_or_else(|| format!(
                 "switch {}, where this fabric's jobs are formed, cannot be asked at {control}: {why}; start it again",
                 fabric.name(fabric.controller)
-            );
+            ));
             Err(ApiError::new(StatusCode::BAD_GATEWAY, NO_CONTROLLER, error))
         }
     }
@@ -156,6 +185,7 @@ async fn sync(
     check_secret(&switch, &headers)?;
     let bytes = body::read_bytes(bytes, MAX_SYNC_BODY).await?;
     let body: SyncBody = body::from_json(&bytes)?;
+    switch.note_controller_stops(body.stopping);
     // The controller's clients have waited for their turn there.
     let jobs = match body.has_modules() {
         false => body.jobs(&library)?,

@@ -17,7 +17,7 @@ use super::{Api, fabric};
 use crate::api::error::ApiError;
 use crate::api::{
     Done, GoneMembers, JoinBody, JoinReply, LeaveBody, OfferBody, OfferReply, RetireBody, ServedBody, StandingBody,
-    SwitchJoinBody, SwitchJoinReply, SwitchLeaveBody, SwitchWatchBody, WatchBody,
+    SumsBody, SwitchJoinBody, SwitchJoinReply, SwitchLeaveBody, SwitchWatchBody, WatchBody,
 };
 use crate::api::{modules, parse_incarnation};
 use crate::control_plane::{OpenWatch, used_by};
@@ -34,6 +34,7 @@ pub fn members() -> Router<Api> {
         .route("/jobs/{name}/join", post(join))
         .route("/jobs/{name}/leave", post(leave))
         .route("/jobs/{name}/standing", post(standing))
+        .route("/jobs/{name}/sums", post(sums))
         .route("/jobs/{name}/watch", post(watch))
         .route("/servers/watch", post(serve))
         .route("/servers/leave", post(retire))
@@ -136,6 +137,15 @@ async fn standing(State(api): State<Api>, Path(name): Path<String>, body: Body) 
     Ok(Json(Done {}))
 }
 
+/// Takes a report for operators.
+async fn sums(State(api): State<Api>, Path(name): Path<String>, body: Body) -> Result<Json<Done>, ApiError> {
+    let name = JobName::new(&name)?;
+    let SumsBody { job_id, key, sums } = read(body).await?;
+    sums.check().map_err(ApiError::bad_request)?;
+    api.plane.note_large_sums(&name, JobId(job_id), parse_key(&key)?, sums)?;
+    Ok(Json(Done {}))
+}
+
 /// Answers who is gone, or, as soon as the job has failed, why.
 async fn watch(
     State(api): State<Api>,
@@ -143,6 +153,7 @@ async fn watch(
     Extension(guard): Extension<ClosingGuard>,
     Extension(permit): Extension<Arc<ConnectionPermit>>,
     Path(name): Path<String>,
+    headers: HeaderMap,
     body: Body,
 ) -> Result<Json<GoneMembers>, ApiError> {
     let name = JobName::new(&name)?;
@@ -156,6 +167,7 @@ async fn watch(
     tokio::select! {
         biased;
         sentence = failure(&api, &name, id, key) => Ok(Json(GoneMembers::failed(sentence))),
+        error = stopping(&api, &headers) => Err(error),
         watched = watched => watched,
     }
 }
@@ -165,6 +177,14 @@ async fn failure(api: &Api, name: &JobName, id: JobId, key: JobKey) -> String {
     match &api.fabric {
         Some(fabric) => fabric.handle.broken(id, key).await,
         None if api.plane.standing(name, id, key).is_ok() => api.plane.fault(id).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until this switch stops and jobs go on elsewhere, as in a fabric. Elsewhere its jobs end with it.
+async fn stopping(api: &Api, headers: &HeaderMap) -> ApiError {
+    match &api.fabric {
+        Some(switch) => fabric::stopping(switch, headers).await,
         None => std::future::pending().await,
     }
 }

@@ -8,17 +8,17 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Json, Router};
-use tributary_control::{Client, JobName, OperatorAct, Refusal};
+use tributary_control::{JobName, OperatorAct, Refusal};
 
 use super::{Api, fabric, jobs, operators};
 use crate::api::error::{ApiError, ErrorInfo};
 use crate::api::{Jobs, version};
-use crate::control_plane::ControlPlane;
 use crate::history::History;
 use crate::http::connection_limits::ConnectionPermit;
 use crate::http::{PAGE_PATH, Peer, page};
 use crate::metrics;
 use crate::status::{Ended, SwitchInfo, SwitchStatus};
+use crate::udp::path::link_bits_per_s;
 
 /// The controller of a fabric tells each switch its jobs every second.
 const CONTROLLER_SILENT_S: f64 = 5.0;
@@ -39,13 +39,15 @@ pub fn router(api: Api, role: Role) -> Router {
     let posts = match (role, &api.fabric) {
         (Role::Operators, _) => operators::acts(),
         (Role::Members, None) => jobs::members().merge(jobs::child_switches()).merge(operators::acts()),
-        (Role::Members, Some(switch)) if switch.controller.is_some() => jobs::members().merge(operators::acts()),
+        (Role::Members, Some(switch)) if switch.controller.is_some() => {
+            jobs::members().merge(operators::acts()).merge(fabric::controller())
+        }
         (Role::Members, Some(switch)) => fabric::follower(&api, switch),
     };
     let router = readable().merge(posts).with_state(api.clone());
     let router = router.fallback(nothing_there).method_not_allowed_fallback(wrong_method);
     let router = router.layer(middleware::from_fn(authorize)).layer(middleware::from_fn(check_version));
-    router.layer(middleware::from_fn_with_state(api.plane, note_errors))
+    router.layer(middleware::from_fn_with_state(api, note_errors))
 }
 
 /// Refuses all requests of another version, and names our version in each answer.
@@ -83,24 +85,26 @@ fn readable() -> Router<Api> {
 
 /// Counts answers that are errors. Logs refused joins with their clients, and unauthorised clients, for operators.
 async fn note_errors(
-    State(plane): State<Arc<ControlPlane>>,
+    State(api): State<Api>,
     Extension(peer): Extension<Peer>,
     Extension(permit): Extension<Arc<ConnectionPermit>>,
     request: Request,
     next: Next,
 ) -> Response {
-    let client = permit.access().client(peer.from, request.headers()).ok();
+    let (plane, headers) = (&api.plane, request.headers());
+    let from = api.fabric.as_ref().map_or(Ok(peer.from), |switch| fabric::sender(switch, headers, peer));
+    let from = from.unwrap_or(peer.from);
+    let client = permit.access().client(from, headers).ok();
     // Anybody can write any path of any length.
     let path: String = request.uri().path().chars().take(LOGGED_PATH).collect();
     let response = next.run(request).await;
     if let Some(ErrorInfo { code, error }) = response.extensions().get() {
         plane.count_error(code);
-        let (from, is_unauthorised) =
-            (peer.from, matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN));
+        let is_unauthorised = matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
         match path.strip_prefix("/jobs/").and_then(|rest| rest.strip_suffix("/join")) {
             Some(job) => {
-                if let Some(Client::Tenant(tenant)) = &client {
-                    plane.count_refusal(tenant);
+                if let Some(client) = &client {
+                    plane.count_refusal(client, code);
                 }
                 let client = client.map(tracing::field::display);
                 tracing::info!(job, %from, client, code, error, "join refused");
@@ -129,8 +133,10 @@ async fn authorize(
     Ok(next.run(request).await)
 }
 
-async fn status(State(api): State<Api>) -> Json<SwitchStatus> {
-    Json(api.viewer.status().await)
+async fn status(State(api): State<Api>, Extension(peer): Extension<Peer>) -> Json<SwitchStatus> {
+    let mut status = api.viewer.status().await;
+    status.switch.link_bits_per_s = link_bits_per_s(peer.local_ip);
+    Json(status)
 }
 
 async fn history(State(api): State<Api>) -> Json<History> {

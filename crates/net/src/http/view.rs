@@ -141,16 +141,20 @@ impl Viewer {
             .plane
             .with_control(|control| (control.is_cordoned(), control.banned().map(ToString::to_string).collect()));
         let shards = self.plane.shard_addrs().into_iter().zip(&samples.shards).enumerate();
+        let jobs: Vec<JobStatus> =
+            views.into_iter().map(|view| job_status(now, view, samples, self.identity.listen)).collect();
         SwitchStatus {
             switch: SwitchInfo {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 uptime_s: now.as_secs_f64(),
                 listen: self.identity.listen,
                 http: self.identity.http,
+                link_bits_per_s: None,
                 parent: self.plane.parent(),
                 parent_failure: self.plane.parent_failure(),
                 cordoned,
                 banned,
+                clients: self.plane.clients(&jobs),
                 memory_bytes,
                 memory_used_bytes,
                 max_jobs,
@@ -160,7 +164,7 @@ impl Viewer {
                 shared: first_shard(samples).map(shared).unwrap_or_default(),
                 fabric: None,
             },
-            jobs: views.into_iter().map(|view| job_status(now, view, samples, self.identity.listen)).collect(),
+            jobs,
         }
     }
 }
@@ -263,6 +267,7 @@ fn job_status(now: Time, view: JobView, samples: &ShardSamples, listen: SocketAd
         lag: machines().filter_map(|machine| machine.lag).max_by_key(|lag| lag.blocks).map(LagStatus::from),
         collectives,
         operation,
+        large_sums: view.large_sums,
         elements_per_packet: view.elements_per_packet,
         memory_bytes: view.memory_bytes,
         packets: jobs.iter().map(|job| job.report.packets).sum(),

@@ -84,7 +84,7 @@ pub(super) const SWITCH: &[Family] = &[
         by_tenant(input, |job| job.memory_bytes as f64)
     }),
     Family::new("tenant_refusals_total", Counter, &["tenant"], "Joins of a tenant that were refused.", |input| {
-        let count = |tenant| input.totals.refusals.get(tenant).copied().unwrap_or_default() as f64;
+        let count = |tenant: &Arc<str>| input.totals.refusals.of(&Client::Tenant(Arc::clone(tenant))) as f64;
         input.tenants.iter().map(|tenant| (vec![tenant.to_string()], count(tenant))).collect()
     }),
     Family::new("jobs_members", Gauge, &["state"], "Workers of all jobs, by state.", |input| {

@@ -1,6 +1,8 @@
 //! What a job waits for, for people and programs: the trees with what a switch holds of them, if packets are summed in their
 //! order, and the rank that lags.
 
+use std::net::SocketAddr;
+
 use serde::{Deserialize, Serialize};
 use tributary_proto::contract::ids::Rank;
 use tributary_proto::contract::switch::{Lag, OrderReport};
@@ -96,4 +98,28 @@ impl From<LagStatus> for Lag {
     fn from(LagStatus { rank, blocks }: LagStatus) -> Lag {
         Lag { rank: Rank(rank), blocks }
     }
+}
+
+/// A child switch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChildSwitchStatus {
+    /// Its control API.
+    pub addr: Option<SocketAddr>,
+    /// The ranks below it, ascending.
+    pub ranks: Vec<u16>,
+    /// `present`, `left` or `lost`.
+    pub state: String,
+    /// Seconds since its last packet; none if there was none yet.
+    pub last_seen_s_ago: Option<f64>,
+}
+
+/// The parent switch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ParentStatus {
+    /// `present` or `lost`.
+    pub state: String,
+    /// Seconds since its last packet; none if there was none yet.
+    pub last_seen_s_ago: Option<f64>,
 }

@@ -40,12 +40,13 @@ impl Path {
         probe.connect(peer)?;
         let local = probe.local_addr()?.ip();
         let interface = sys::interface_with(local.to_canonical());
+        let link_bits_per_s = interface.as_deref().and_then(speed_of);
         let mtu = match &interface {
             Some(name) => sys::interface_mtu(probe.as_raw_fd(), name)?,
             // No interface lists 127.0.0.2, for example.
             None => kernels_mtu(&probe, peer)?,
         };
-        Ok(Path { local, mtu, link_bits_per_s: interface.and_then(|name| speed_of(&name)) })
+        Ok(Path { local, mtu, link_bits_per_s })
     }
 
     /// Bytes of the longest UDP payload that needs no fragments.
@@ -53,6 +54,11 @@ impl Path {
         let headers = if self.local.is_ipv4() { IPV4_AND_UDP_LEN } else { IPV6_AND_UDP_LEN };
         (self.mtu as usize).saturating_sub(headers)
     }
+}
+
+/// Speed of the link with this address, as [`Path::link_bits_per_s`].
+pub fn link_bits_per_s(local: IpAddr) -> Option<u64> {
+    sys::interface_with(local.to_canonical()).as_deref().and_then(speed_of)
 }
 
 fn kernels_mtu(connected: &UdpSocket, peer: SocketAddr) -> io::Result<u32> {

@@ -5,10 +5,10 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::thread;
 use std::time::Duration;
 
-use tributary_net::rendezvous::{JoinAnswer, Rendezvous, Standing, SwitchRanks};
+use tributary_net::rendezvous::{JoinAnswer, LargeSums, Rendezvous, Standing, SumShare, SwitchRanks};
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_net::{challenge, client};
-use tributary_proto::contract::ids::{ChildId, Rank};
+use tributary_proto::contract::ids::{ChildId, JobKey, Rank};
 
 use crate::control_api::setup::{Worker, any_port, eventually, join_all, join_body, post, refused, switch};
 use crate::support::last_ended;
@@ -127,4 +127,31 @@ fn a_process_that_goes_away_while_it_waits_is_not_a_member_any_more() {
     assert_eq!((waiting.state.as_str(), waiting.missing), ("forming", vec![1]));
     drop(stream);
     eventually("the rank is gone", || client::status(addr).unwrap().jobs.is_empty());
+}
+
+#[test]
+fn a_member_reports_where_its_jobs_large_sums_are_made_and_nobody_else_does() {
+    let switch = switch();
+    let workers: Vec<Worker> = (0..2).map(|rank| Worker::new(&switch, "a", rank, 2)).collect();
+    let answer = join_all(&workers).remove(0).unwrap();
+    let shown = || client::status(switch.listen_addr()).unwrap().jobs.remove(0).large_sums;
+    assert_eq!(shown(), None);
+    let way = SumShare { at: Some(switch.listen_addr().to_string()), share: 1.0, alone_gbps: 0.5, busy: 1.0 };
+    let sums = LargeSums { expected_gbps: 0.5, host_link_gbps: 1.0, ways: vec![way] };
+    let rendezvous = &workers[0].rendezvous;
+    rendezvous.report_sums(answer.job_id, answer.key, &sums);
+    assert_eq!(shown(), Some(sums.clone()));
+
+    rendezvous.report_sums(answer.job_id, JobKey(!answer.key.0), &LargeSums { expected_gbps: 9.0, ..sums.clone() });
+    // A name that moves the cursor of whoever reads the table.
+    let mut wrong = sums.clone();
+    wrong.ways[0].at = Some("\x1b[2J".to_owned());
+    rendezvous.report_sums(answer.job_id, answer.key, &wrong);
+    rendezvous.report_sums(
+        answer.job_id,
+        answer.key,
+        &LargeSums { ways: vec![sums.ways[0].clone(); 1_000], ..sums.clone() },
+    );
+    assert_eq!(shown(), Some(sums));
+    switch.stop();
 }

@@ -8,11 +8,9 @@ use std::arch::x86_64::*;
 use half::{bf16, f16};
 
 use super::portable;
-use super::{ElementKernels, Fold, Kernels, Unscale, table};
-use crate::combine::Combine;
+use super::{Combine, ElementKernels, Fold, Kernels, Unscale, table};
 use crate::dtype::{DType, ReduceOp};
-use crate::element::FixedPoint;
-use crate::number::{DROPPED_BITS, Number};
+use crate::number::{DROPPED_BITS, FixedPoint, Number};
 use crate::operator::Sum;
 
 /// Elements in one step.

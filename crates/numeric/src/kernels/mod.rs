@@ -8,6 +8,7 @@ mod recompile;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod combine;
 mod portable;
 mod table;
 
@@ -15,7 +16,7 @@ use std::sync::OnceLock;
 
 use half::{bf16, f16};
 
-use crate::combine::{Combine, Fixed16};
+pub use self::combine::{Combine, Fixed16};
 use crate::dtype::{DType, ReduceOp};
 pub use crate::scale::Unscale;
 use crate::scale::{BlockExponent, Scale};

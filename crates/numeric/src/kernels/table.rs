@@ -3,13 +3,11 @@
 use half::{bf16, f16};
 
 use super::recompile::InstructionSet;
-use super::{ElementKernels, FixedKernels, Fold, Folds, Kernels, portable};
+use super::{Combine, ElementKernels, Fixed16, FixedKernels, Fold, Folds, Kernels, portable};
 use crate::codes::{Code, CodeSum};
-use crate::combine::{Combine, Fixed16};
 use crate::dtype::ReduceOp;
-use crate::element::FixedPoint;
 use crate::non_finite;
-use crate::number::{Bits, Number};
+use crate::number::{Bits, FixedPoint, Number};
 use crate::operator::{And, Max, Min, Operator, Or, Prod, Sum, Xor};
 use crate::scale::{CodeWidth, Scale};
 use crate::thc;

@@ -341,6 +341,7 @@ fn claim_of<S: Switch + ?Sized>(machine: &mut S, ingress: PortId, packet: &[u8])
 }
 
 impl Entry {
+    #[inline]
     fn accept(&mut self, now: Time, ingress: PortId, common: &Common) -> Result<(), DropReason> {
         if common.key != self.job.key {
             return Err(DropReason::WrongKey);
@@ -362,6 +363,7 @@ impl Entry {
         Ok(())
     }
 
+    #[cold]
     fn limit_queries(&mut self, now: Time, ingress: PortId) -> Result<(), DropReason> {
         // Other ports of the job carry the queries of many members.
         let Some(&Some(member)) = self.rank_by_port.get(ingress.index()) else { return Ok(()) };

@@ -36,6 +36,9 @@ pub struct JobSection {
     /// Which hosts a number or a share of them means.
     #[serde(default)]
     pub placement: Placement,
+    /// How many of its ranks each of its hosts has; they sum in the host's memory.
+    #[serde(default = "defaults::one_rank", skip_serializing_if = "defaults::is_one_rank")]
+    pub ranks_per_host: u16,
     /// The kind of its collectives.
     #[serde(default)]
     pub collective: CollectiveKind,
@@ -93,6 +96,9 @@ pub struct JobSection {
     /// Hosts that sum instead of switches, for a protocol with servers; one beside each rank if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub servers: Option<ParameterServers>,
+    /// How the ranks' own hosts sum beside the servers; servers sum all if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shares: Option<Shares>,
     /// Ranks that are late for every collective.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stragglers: Option<StragglerSection>,
@@ -177,6 +183,14 @@ pub enum ServerWord {
     Colocated,
 }
 
+/// `shares`: how the ranks' own hosts sum beside the servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Shares {
+    /// Each host sums the share that its link allows.
+    Planned,
+}
+
 /// `stragglers`: ranks that are late for every collective.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -246,6 +260,12 @@ mod defaults {
     }
     pub fn is_zero(priority: &u8) -> bool {
         *priority == 0
+    }
+    pub fn one_rank() -> u16 {
+        1
+    }
+    pub fn is_one_rank(number: &u16) -> bool {
+        *number == 1
     }
     pub fn elements() -> u16 {
         256

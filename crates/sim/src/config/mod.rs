@@ -22,7 +22,7 @@ use tributary_proto::contract::time::Span;
 pub use cores::{AcceleratorSection, CoresSection, Full, SubsetName};
 pub use foreign::network_of;
 pub use job::{
-    CollectiveKind, ExpressionSource, JobSection, OperatorSource, ParameterServers, RootChoice, ServerWord,
+    CollectiveKind, ExpressionSource, JobSection, OperatorSource, ParameterServers, RootChoice, ServerWord, Shares,
     StragglerSection, Timeouts,
 };
 pub use keys::{overlay, set_key};
@@ -75,8 +75,8 @@ pub struct Config {
     pub report: ReportSection,
 }
 
-/// `[hosts]`: each host has a processor that sends and receives one packet after the other. What ranks compute runs on
-/// others.
+/// `[hosts]`: each host has a processor that sends and receives one packet after the other, and memory that its ranks
+/// share. What ranks compute runs on other processors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HostCostSection {
@@ -84,6 +84,9 @@ pub struct HostCostSection {
     pub per_packet: Duration,
     /// For each byte that it has on the link.
     pub per_byte: Duration,
+    /// The rate of its memory each way, for jobs with several ranks on a host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<DataRate>,
 }
 
 /// `[switches]`.

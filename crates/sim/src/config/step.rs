@@ -202,6 +202,8 @@ impl StepSection {
             roots: None,
             root_choice: Default::default(),
             servers: self.servers.clone().filter(|_| is_chosen),
+            ranks_per_host: 1,
+            shares: None,
             stragglers: None,
             rto: self.rto,
             timeout: self.timeout,

@@ -7,6 +7,7 @@ use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::packet::Ecn;
 use tributary_proto::contract::time::{Span, Time};
 
+use super::host_memory::HostMemory;
 use super::records::EndpointId;
 use super::traffic::{FlowId, Traffic};
 use crate::events::{EventId, EventKind};
@@ -70,6 +71,8 @@ pub struct HostNode {
     pub noise: Option<Box<Noise>>,
     /// What packets cost its processor.
     pub costs: Option<HostCosts>,
+    /// The memory that ranks of a job share, if hosts have several.
+    pub memory: Option<Box<HostMemory>>,
     /// While this much waits in the NIC, the host gives it no more packets.
     nic_limit: Span,
     /// When the next [`EventKind::Nic`] event comes.
@@ -93,6 +96,7 @@ impl HostNode {
             is_silent: false,
             noise: None,
             costs: None,
+            memory: None,
             nic_limit: fabric.link(uplink).transmission(nic_bytes),
             armed: NEVER,
             next_sender: 0,

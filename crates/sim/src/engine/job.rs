@@ -15,6 +15,7 @@ use tributary_proto::tensors::{CheckedBytes, FingerprintTensor, Roster, SparseDr
 
 use super::custom_op::{Contributions, CustomOp, Data};
 use super::faults::{Failure, Loss};
+use super::host_memory::HostRanks;
 use super::records::{Iteration, JobError, JobErrorKind, JobIndex, JobLifetime, JobPlan};
 
 /// A job in the network.
@@ -39,6 +40,8 @@ pub struct Job {
     pub servers: Vec<NodeId>,
     /// For each rank, how late it submits; empty if no rank is late.
     pub late: Vec<Span>,
+    /// The ranks on each of its hosts, which a member stands for.
+    pub host_ranks: HostRanks,
     /// When it arrived and left, if it is a job that comes and goes.
     pub lifetime: Option<JobLifetime>,
     /// Its packets that programs in switches dropped, in switches that have forgotten it.
@@ -76,6 +79,7 @@ impl Job {
             gave_up: None,
             servers: Vec::new(),
             late: Vec::new(),
+            host_ranks: HostRanks::default(),
             lifetime: None,
             switch_drops: DropCounters::default(),
             first_switches,
@@ -158,8 +162,8 @@ impl Job {
         cached(&mut self.drawn, iteration, || SparseDraw::new(spec, world_size, collective, density_ppm))
     }
 
-    /// Records an event of a rank's machine.
-    pub fn handle_event(&mut self, rank: Rank, event: HostEvent, now: Time) {
+    /// Records an event of a rank's machine. `done`: when the ranks of its host have the result, if it brings one.
+    pub fn handle_event(&mut self, rank: Rank, event: HostEvent, now: Time, done: Time) {
         let (op, error) = match event {
             HostEvent::Failed { op, .. } if self.failed.is_some() => (op, Some(JobErrorKind::OperatorFailed)),
             HostEvent::Failed { op, error, .. } => (op, Some(JobErrorKind::CollectiveFailed(error))),
@@ -177,7 +181,7 @@ impl Job {
         }
         let state = &mut self.iterations[iteration as usize];
         state.completed += 1;
-        state.end = Some(now);
+        state.end = state.end.max(Some(done));
     }
 
     /// A sentence about one of its errors that names the rank, the time and the error.
@@ -208,7 +212,24 @@ impl Job {
         };
         let at = error.time.as_secs_f64() * 1e6;
         let host = self.members.get(error.rank.index()).map_or(0, |host| host.0);
-        format!("rank {} (host {host}) in collective {} at {at:.3} us: {what}", error.rank, error.iteration)
+        let (rank, collective) = (error.rank.0 * self.host_ranks.ranks, error.iteration / self.host_ranks.fragments);
+        format!("rank {rank} (host {host}) in collective {collective} at {at:.3} us: {what}")
+    }
+
+    /// How many ranks it has, on all hosts.
+    pub fn ranks(&self) -> usize {
+        self.plan.members.len() * usize::from(self.host_ranks.ranks)
+    }
+
+    /// Its collectives so far: those whose fragments are operations, as wholes.
+    pub fn collectives(&self) -> Vec<Iteration> {
+        let whole = |fragments: &[Iteration]| Iteration {
+            start: fragments.iter().filter_map(|fragment| fragment.start).min(),
+            end: fragments.iter().filter_map(|fragment| fragment.end).max(),
+            completed: fragments.iter().map(|fragment| fragment.completed).min().unwrap_or(0),
+            first: None,
+        };
+        self.iterations.chunks(self.host_ranks.fragments as usize).map(whole).collect()
     }
 
     /// True if every rank has completed every collective.

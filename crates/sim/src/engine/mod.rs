@@ -11,6 +11,7 @@ mod custom_op;
 mod endpoint;
 mod faults;
 mod host;
+mod host_memory;
 mod job;
 mod program;
 mod records;
@@ -28,6 +29,7 @@ pub use faults::Action;
 pub(crate) use faults::Failure;
 pub(crate) use host::Background;
 pub use host::{Holds, HostCosts, Noise};
+pub(crate) use host_memory::HostRanks;
 pub(crate) use job::Job;
 pub(crate) use program::{Gauge, Handled, Occupancy, SLOTS_IN_USE, SharedSettings, SwitchMetrics};
 pub use records::{

@@ -4,11 +4,11 @@ use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
 
 use super::faults;
-use super::hosts::{Allocation, Servers, servers};
+use super::hosts::{Allocation, host_ranks};
 use super::plan::{job_plan, switch_options};
 use super::traffic::add_traffic;
 use super::transport::transports;
-use super::{step, training};
+use super::{shares, step, training};
 use crate::config::{Config, ConfigError, Duration, HostCostSection, Hosts, JobSection, StragglerSection, invalid};
 use crate::engine::{Accelerator, HostCosts, JobPlan, Noise, Settings, SharedSettings, Simulation};
 use crate::net::Service;
@@ -37,7 +37,8 @@ pub fn build(config: &Config) -> Result<Simulation, ConfigError> {
     };
     let mut hosts = Allocation::new(graph.hosts(), config.seed);
     let mut simulation = Simulation::new(graph, settings);
-    if let Some(HostCostSection { per_packet, per_byte }) = config.hosts {
+    if let Some(HostCostSection { per_packet, per_byte, memory }) = config.hosts {
+        memory.into_iter().for_each(|rate| simulation.set_host_memory(rate.0));
         simulation.set_host_costs(HostCosts { per_packet: per_packet.0, per_byte: per_byte.0, free_at: Time::ZERO });
     }
     if let Some(noise) = &config.network.noise {
@@ -50,18 +51,7 @@ pub fn build(config: &Config) -> Result<Simulation, ConfigError> {
     for (index, section) in config.faults.iter().enumerate() {
         faults::plan(&mut simulation, section).map_err(|error| invalid(format!("fault {index}: {error}")))?;
     }
-    for (index, section) in config.jobs.iter().enumerate() {
-        let plan = job_plan(config, index, section, &mut hosts, &simulation)?;
-        let late = lateness(&plan, section)?;
-        let servers = servers(&plan, section, &mut hosts)?;
-        let installed = match servers {
-            None => simulation.install(plan),
-            Some(Servers { hosts, slots }) => simulation.install_served(JobPlan { slots, ..plan }, &hosts),
-        };
-        let job = installed.map_err(|error| invalid(error.to_string()))?;
-        simulation.traffic.jobs.get_mut(job).late = late;
-        simulation.fabric.set_job_class(usize::from(job.0), section.priority);
-    }
+    install_jobs(&mut simulation, config, &mut hosts)?;
     for index in 0..config.steps.len() {
         step::install(&mut simulation, config, index, &mut hosts)?;
     }
@@ -94,6 +84,25 @@ fn service(config: &Config) -> Result<Option<Service>, ConfigError> {
     }
 }
 
+fn install_jobs(simulation: &mut Simulation, config: &Config, hosts: &mut Allocation) -> Result<(), ConfigError> {
+    for (index, section) in config.jobs.iter().enumerate() {
+        let plan = job_plan(config, index, section, hosts, simulation)?;
+        let late = lateness(&plan, section)?;
+        for (plan, served) in shares::jobs(plan, section, hosts, simulation.graph())? {
+            let (plan, ranks) = host_ranks(config, section, plan)?;
+            let installed = match served {
+                None => simulation.install(plan),
+                Some(servers) => simulation.install_served(plan, &servers),
+            };
+            let job = installed.map_err(|error| invalid(error.to_string()))?;
+            simulation.traffic.jobs.get_mut(job).late = late.clone();
+            simulation.fabric.set_job_class(usize::from(job.0), section.priority);
+            ranks.into_iter().for_each(|ranks| simulation.set_host_ranks(job, ranks));
+        }
+    }
+    Ok(())
+}
+
 fn accelerator(config: &Config, graph: &Graph) -> Result<Option<Accelerator>, ConfigError> {
     let Some(section) = &config.switches.accelerator else { return Ok(None) };
     if config.switches.cores.is_some() {
@@ -112,10 +121,11 @@ fn shared(config: &Config) -> Result<SharedSettings, ConfigError> {
     Ok(SharedSettings { options, elements_per_packet: elements_per_packet.unwrap_or(256) })
 }
 
-/// For each rank, how late it is; empty if no rank is late.
+/// For each member, how late it is, with the latest of its host's ranks; empty if no rank is late.
 fn lateness(plan: &JobPlan, section: &JobSection) -> Result<Vec<Span>, ConfigError> {
     let Some(StragglerSection { ranks, late }) = &section.stragglers else { return Ok(Vec::new()) };
-    let (name, all) = (&plan.name, plan.members.len());
+    let per_host = usize::from(section.ranks_per_host);
+    let (name, all) = (&plan.name, plan.members.len() * per_host);
     let late_ranks: Vec<usize> = match ranks {
         Hosts::Count(count) => (0..*count as usize).collect(),
         Hosts::Share(share) => (0..(share.0 * all as f64).round() as usize).collect(),
@@ -123,9 +133,9 @@ fn lateness(plan: &JobPlan, section: &JobSection) -> Result<Vec<Span>, ConfigErr
         Hosts::All => (0..all).collect(),
         Hosts::Rest => return Err(invalid(format!("{name}: stragglers are a number, a share or a list of ranks"))),
     };
-    let mut lateness = vec![Span::ZERO; all];
+    let mut lateness = vec![Span::ZERO; plan.members.len()];
     for rank in late_ranks {
-        let entry = lateness.get_mut(rank);
+        let entry = lateness.get_mut(rank / per_host.max(1));
         *entry.ok_or_else(|| invalid(format!("{name}: stragglers name rank {rank}: it has {all} ranks, from 0")))? =
             late.0;
     }

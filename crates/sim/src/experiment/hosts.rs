@@ -1,10 +1,11 @@
 //! Assigns hosts to the sections of a file, and finds the hosts that sum for a job instead of switches.
 
 use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::sum_tree::SumOrder;
 use tributary_proto::protocols;
 
-use crate::config::{ConfigError, Hosts, JobSection, ParameterServers, Placement, ServerWord, invalid};
-use crate::engine::JobPlan;
+use crate::config::{Config, ConfigError, Hosts, JobSection, ParameterServers, Placement, ServerWord, invalid};
+use crate::engine::{HostRanks, JobPlan};
 use crate::rng::{Purpose, Rng};
 
 /// The hosts of a network, and which of them are taken.
@@ -82,6 +83,51 @@ impl Allocation {
         }
         Ok(())
     }
+}
+
+/// Real hosts share memory among this many ranks of a group.
+const MAX_RANKS_PER_HOST: u16 = 64;
+
+/// Cuts the collectives of a job with several ranks on each host, which must be able to sum there.
+pub(super) fn host_ranks(
+    config: &Config,
+    section: &JobSection,
+    plan: JobPlan,
+) -> Result<(JobPlan, Option<HostRanks>), ConfigError> {
+    let (name, ranks) = (&plan.name, section.ranks_per_host);
+    if ranks == 1 {
+        return Ok((plan, None));
+    }
+    let refuse = |why: String| Err(invalid(format!("{name}: ranks_per_host = {ranks}: {why}")));
+    if !(1..=MAX_RANKS_PER_HOST).contains(&ranks) {
+        return refuse(format!("a host has 1 to {MAX_RANKS_PER_HOST} ranks of a job"));
+    }
+    if config.hosts.is_none_or(|hosts| hosts.memory.is_none()) {
+        return refuse("[hosts] says nothing of their memory: write its rate, as in memory = \"160 Gbit/s\"".into());
+    }
+    if plan.members.len() * usize::from(ranks) > usize::from(u16::MAX) {
+        return refuse(format!("a job has at most {} ranks", u16::MAX));
+    }
+    if plan.density_ppm.is_some() || plan.custom_op.is_some() {
+        let what = if plan.custom_op.is_some() { "with an operator of its own" } else { "of sparse tensors" };
+        return refuse(format!("a job {what} is not summed in hosts' memory, where each rank is a member by itself"));
+    }
+    let (options, members) = (&plan.protocol.options, plan.members.len() as u16);
+    if options.quorum(&plan.options, members).is_some() {
+        return refuse("results that may lack ranks are not summed in hosts' memory".into());
+    }
+    if (options.order)(&plan.options) == SumOrder::Ranks {
+        return refuse(
+            "the job's options promise the order of all ranks, which sums in hosts' memory do not keep".into(),
+        );
+    }
+    let fragments = HostRanks::cut(&plan.spec);
+    let count = fragments.len() as u32;
+    let Some(iterations) = plan.iterations.checked_mul(count) else {
+        return refuse("the job has too many collectives".into());
+    };
+    let plan = JobPlan { operations: fragments.into(), iterations, ..plan };
+    Ok((plan, Some(HostRanks { ranks, fragments: count })))
 }
 
 /// The servers of a job.

@@ -6,6 +6,7 @@ mod hosts;
 mod plan;
 mod programs;
 mod sampling;
+mod shares;
 mod step;
 mod threads;
 mod traffic;
@@ -15,7 +16,7 @@ mod transport;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tributary_proto::contract::ids::NodeId;
@@ -111,18 +112,25 @@ pub fn run_on_threads(
     let mut sampler = Sampler::new(config, &simulation)?;
     let warnings = warnings(config, simulation.graph())?;
     let set_up = begun.elapsed();
-    let begun = Instant::now();
+    let (begun, mut processor) = (Instant::now(), Duration::ZERO);
+    let since = processor_time();
     let stop = match simulation.graph().lookahead() {
         Some(lookahead) if threads > 1 && simulation.open() > 0 => {
             let whole = threads::advance(config, simulation, sampler, lookahead, threads, watch)?;
-            (simulation, sampler) = (whole.simulation, whole.sampler);
+            (simulation, sampler, processor) = (whole.simulation, whole.sampler, whole.processor_of_others);
             whole.stop
         }
         _ => advance(&mut simulation, &mut sampler, Time::ZERO + config.end.0, watch)?,
     };
-    let (run, samples) = (begun.elapsed(), sampler.into_samples());
-    let report = Report::new(config, &simulation, stop, set_up, run).with_samples(samples);
+    let (run, processor) = (begun.elapsed(), processor + processor_time().saturating_sub(since));
+    let report = Report::new(config, &simulation, stop, [set_up, run, processor]).with_samples(sampler.into_samples());
     Ok(Report { warnings, ..report })
+}
+
+/// What this thread has taken of a processor.
+fn processor_time() -> Duration {
+    let stat = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    Duration::from_nanos(stat.split_whitespace().next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0))
 }
 
 /// Events between two calls of the watch: about a tenth of a second.

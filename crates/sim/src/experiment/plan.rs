@@ -244,10 +244,12 @@ fn spec(section: &JobSection, world_size: usize, op: Option<&CustomOp>) -> Resul
         }
     };
     let elements = (section.tensor.0 / dtype.size() as u64) as u32;
-    let root = Rank(section.root.unwrap_or(0));
-    if root.index() >= world_size {
-        return Err(format!("root = {root} is not one of its {world_size} ranks"));
+    let (root, per_host) = (section.root.unwrap_or(0), section.ranks_per_host.max(1));
+    if usize::from(root / per_host) >= world_size {
+        let ranks = world_size * usize::from(per_host);
+        return Err(format!("root = {root} is not one of its {ranks} ranks"));
     }
+    let root = Rank(root / per_host);
     match section.collective {
         CollectiveKind::Allreduce | CollectiveKind::Barrier if section.root.is_some() => {
             Err(format!("root = {root}: only collective = \"reduce\" and \"broadcast\" have one"))

@@ -8,11 +8,12 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tributary_proto::contract::time::{Span, Time};
 
 use super::sampling::Sampler;
-use super::{Progress, RunError, build};
+use super::{Progress, RunError, build, processor_time};
 use crate::config::Config;
 use crate::engine::{Failure, JobIndex, Simulation, assign_partitions};
 use crate::net::{Outbox, Partition};
@@ -46,6 +47,8 @@ pub struct Ended {
     pub simulation: Simulation,
     pub sampler: Sampler,
     pub stop: Stop,
+    /// What the threads but the caller's own have taken of processors.
+    pub processor_of_others: Duration,
 }
 
 /// Runs the simulation whose first partition is `first`, and returns the whole.
@@ -82,7 +85,9 @@ pub fn advance(
                     let _guard = shared.barrier.guard();
                     let simulation = build(config).expect("it was built before");
                     let sampler = Sampler::new(config, &simulation).expect("it was made before");
-                    shared.run(simulation, sampler, partition, &mut |_| ControlFlow::Continue(()))
+                    let since = processor_time();
+                    let ended = shared.run(simulation, sampler, partition, &mut |_| ControlFlow::Continue(()));
+                    Ended { processor_of_others: processor_time().saturating_sub(since), ..ended }
                 })
             })
             .collect();
@@ -94,6 +99,7 @@ pub fn advance(
     let mut partitions = ended.into_iter();
     let mut whole = partitions.next().expect("at least one partition");
     for other in partitions {
+        whole.processor_of_others += other.processor_of_others;
         whole.sampler.absorb(&other.sampler, &other.simulation);
         whole.simulation.absorb(other.simulation, shared.total);
     }
@@ -142,7 +148,7 @@ impl Shared {
                     u64::MAX => Stop::Idle,
                     _ => Stop::End,
                 };
-                return Ended { simulation, sampler, stop };
+                return Ended { simulation, sampler, stop, processor_of_others: Duration::ZERO };
             }
             last_window = window_end(earliest, self.lookahead);
             // All partitions carry out a plan at the same instant, and no packet crosses that instant unseen.

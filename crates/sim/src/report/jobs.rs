@@ -159,9 +159,9 @@ pub struct IterationReport {
 
 impl IterationReport {
     /// The report of a collective, if it has begun.
-    fn of(iteration: &Iteration) -> Option<IterationReport> {
+    fn of(iteration: &Iteration, per_host: usize) -> Option<IterationReport> {
         let (start, end) = (iteration.start?.as_secs_f64(), iteration.end.map(Time::as_secs_f64));
-        Some(IterationReport { start, end, completed: iteration.completed })
+        Some(IterationReport { start, end, completed: iteration.completed * per_host as u32 })
     }
 }
 
@@ -185,17 +185,18 @@ pub(super) fn report(simulation: &Simulation, job: &Job, metrics: &[SwitchMetric
         total.ranks_of_sums += stats.ranks_of_sums;
         drops.add(&stats.drops);
     }
-    let durations = durations(job);
-    let completed = durations.len();
-    let median = durations.get(durations.len() / 2).copied();
+    let collectives = job.collectives();
+    let durations = durations(job, &collectives);
+    let (completed, median) = (durations.len(), durations.get(durations.len() / 2).copied());
     let mean = (completed > 0).then(|| durations.iter().sum::<f64>() / completed as f64);
     let tensor_bytes = u64::from(job.plan.spec.elements) * job.plan.spec.dtype.size() as u64;
+    let per_host = usize::from(job.host_ranks.ranks);
     let blocks = total.blocks_in_network + total.blocks_at_hosts;
     JobReport {
         name: job.plan.name.clone(),
         protocol: job.plan.protocol.name,
-        ranks: job.plan.members.len(),
-        hosts: job.plan.members.iter().map(|host| host.0).collect(),
+        ranks: job.ranks(),
+        hosts: (0..job.ranks()).map(|rank| job.plan.members[rank / per_host].0).collect(),
         servers: (!job.servers.is_empty()).then_some(job.servers.len()),
         operator: job.plan.custom_op.as_ref().map(OperatorReport::of),
         tensor_bytes,
@@ -203,10 +204,10 @@ pub(super) fn report(simulation: &Simulation, job: &Job, metrics: &[SwitchMetric
         lifetime: training::lifetime(job),
         sums_every_hop: job.plan.protocol.placement == Placement::EveryHop,
         trees: TreeReport::all(simulation, job),
-        collectives: job.plan.iterations,
+        collectives: collectives.len() as u32,
         completed,
         complete: job.is_complete() && job.errors.is_empty(),
-        iterations: job.iterations.iter().filter_map(IterationReport::of).collect(),
+        iterations: collectives.iter().filter_map(|iteration| IterationReport::of(iteration, per_host)).collect(),
         seconds: median,
         mean_seconds: mean,
         goodput_gbps: goodput_gbps(job, tensor_bytes, median),
@@ -220,7 +221,7 @@ pub(super) fn report(simulation: &Simulation, job: &Job, metrics: &[SwitchMetric
         switch_drops: by_name(&simulation.drops_in_switches(job)),
         switch_metrics: switches::of_job(metrics, job.index),
         fault: job.failed.as_ref().map(|failure| format!("switch {}: {}", failure.switch, failure.why)),
-        stuck: stuck(job),
+        stuck: stuck(job, &collectives),
         wrong_sums: job.errors.iter().filter(|error| error.kind.is_wrong_sum()).count(),
         errors: job.errors.iter().map(|error| job.sentence(error)).collect(),
     }
@@ -253,13 +254,15 @@ impl TreeReport {
 
 /// The bits of a collective in a second. The collectives of a training step differ, and have no goodput together.
 fn goodput_gbps(job: &Job, bytes: u64, seconds: Option<f64>) -> Option<f64> {
-    seconds.filter(|_| job.plan.operations.is_empty()).map(|seconds| bytes as f64 * 8e-9 / seconds)
+    seconds
+        .filter(|_| job.plan.operations.is_empty() || job.host_ranks.is_several())
+        .map(|seconds| bytes as f64 * 8e-9 / seconds)
 }
 
 /// Seconds of the collectives that every rank has completed, the shortest first.
-fn durations(job: &Job) -> Vec<f64> {
+fn durations(job: &Job, collectives: &[Iteration]) -> Vec<f64> {
     let ranks = job.plan.members.len() as u32;
-    let completed = job.iterations.iter().filter(|iteration| iteration.completed == ranks);
+    let completed = collectives.iter().filter(|iteration| iteration.completed == ranks);
     let mut seconds: Vec<f64> =
         completed.filter_map(|iteration| Some(iteration.end?.since(iteration.start?).as_secs_f64())).collect();
     seconds.sort_by(f64::total_cmp);
@@ -272,19 +275,21 @@ fn by_name(drops: &DropCounters) -> Vec<(&'static str, u64)> {
 }
 
 /// What a job that gave up has lost, and what it lacks because of that.
-fn stuck(job: &Job) -> Option<String> {
+fn stuck(job: &Job, collectives: &[Iteration]) -> Option<String> {
     let (loss, _) = (job.losses.first()?, job.gave_up?);
+    let per_host = u32::from(job.host_ranks.ranks);
     let ranks = job.plan.members.len() as u32;
-    let completed = job.iterations.iter().filter(|iteration| iteration.completed == ranks).count();
-    let open = job.iterations.iter().find(|iteration| iteration.completed < ranks)?;
+    let completed = collectives.iter().filter(|iteration| iteration.completed == ranks).count();
+    let open = collectives.iter().find(|iteration| iteration.completed < ranks)?;
     let at = loss.time.as_secs_f64() * 1e6;
     let consequence =
         loss.consequence.as_deref().map_or(String::new(), |consequence| format!(", so that {consequence}"));
     Some(format!(
         "can no longer finish: {} at {at:.3} us and does not come back{consequence}; it has completed {completed} of its \
-         {} collectives, and {} of its {ranks} ranks lack the result of the next one",
+         {} collectives, and {} of its {} ranks lack the result of the next one",
         loss.what,
-        job.plan.iterations,
-        ranks - open.completed
+        collectives.len(),
+        (ranks - open.completed) * per_host,
+        ranks * per_host
     ))
 }

@@ -139,9 +139,11 @@ pub struct Speed {
     pub set_up_seconds: f64,
     /// Seconds to run.
     pub run_seconds: f64,
+    /// Seconds of processor time to run, of all threads.
+    pub processor_seconds: f64,
     /// Events.
     pub events: u64,
-    /// Packets that came out of links, for each second.
+    /// Packets that came out of links, for each second of processor time.
     pub hops_per_second: f64,
 }
 
@@ -155,8 +157,13 @@ pub struct BackgroundReport {
 }
 
 impl Report {
-    /// The report of a simulation at present.
-    pub fn new(config: &Config, simulation: &Simulation, stop: Stop, set_up: Duration, run: Duration) -> Report {
+    /// The report of a simulation at present: how long its set-up and its run took, and the run's processor time.
+    pub fn new(
+        config: &Config,
+        simulation: &Simulation,
+        stop: Stop,
+        [set_up, run, processor]: [Duration; 3],
+    ) -> Report {
         let (fabric, graph) = (&simulation.fabric, simulation.graph());
         let seconds = fabric.now.as_secs_f64();
         let mut flow_rows = flows::message_rows(simulation);
@@ -205,8 +212,9 @@ impl Report {
             speed: Speed {
                 set_up_seconds: set_up.as_secs_f64(),
                 run_seconds: run.as_secs_f64(),
+                processor_seconds: processor.as_secs_f64(),
                 events: simulation.events(),
-                hops_per_second: fabric.hops() as f64 / run.as_secs_f64(),
+                hops_per_second: fabric.hops() as f64 / processor.as_secs_f64(),
             },
         }
     }

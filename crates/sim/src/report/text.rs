@@ -61,9 +61,10 @@ impl fmt::Display for Report {
         writeln!(f, "trace {}", self.trace_hash)?;
         write!(
             f,
-            "{:.2} M packet-hops/s: {} hops in {}, set-up {}",
+            "{:.2} M packet-hops/s: {} hops in {} of processor time, {} in all, set-up {}",
             self.speed.hops_per_second * 1e-6,
             self.hops,
+            time(self.speed.processor_seconds),
             time(self.speed.run_seconds),
             time(self.speed.set_up_seconds)
         )

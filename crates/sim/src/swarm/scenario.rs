@@ -10,9 +10,9 @@ use tributary_proto::protocols;
 
 use crate::config::{
     AcceleratorSection, Bytes, ClosShape, CollectiveKind, Config, DataRate, DumbbellShape, Duration, FaultSection,
-    GraphLink, GraphShape, Hosts, JobSection, LeafSpineShape, LinkSet, Links, LosslessSection, Network, NodeName,
-    NoiseSection, ParameterServers, Placement, Routing, ServerWord, Share, StarShape, StragglerSection, Switches,
-    Timeouts,
+    GraphLink, GraphShape, HostCostSection, Hosts, JobSection, LeafSpineShape, LinkSet, Links, LosslessSection,
+    Network, NodeName, NoiseSection, ParameterServers, Placement, Routing, ServerWord, Share, StarShape,
+    StragglerSection, Switches, Timeouts,
 };
 use crate::engine::{Holds, Magnitudes};
 use crate::rng::{Purpose, Rng};
@@ -85,7 +85,7 @@ pub fn scenario(seed: u64) -> Scenario {
             end: END,
             steps: stream(15).steps(hosts, heals && network.queue.0 >= 30_000),
             network,
-            hosts: None,
+            hosts: stream(17).put_several_ranks_on_hosts(&mut jobs),
             jobs,
             trainings,
             traffic,
@@ -243,6 +243,7 @@ impl Draw {
             options,
             hosts: if self.0.chance(0.5) { Hosts::All } else { Hosts::List(self.some_hosts(hosts)) },
             placement: self.of(&[Placement::Random, Placement::Packed]),
+            ranks_per_host: 1,
             collective: CollectiveKind::Allreduce,
             root: None,
             tensor: Bytes(elements.min(200_000) * dtype.size() as u64),
@@ -261,6 +262,7 @@ impl Draw {
             roots: None,
             root_choice: Default::default(),
             servers: None,
+            shares: None,
             stragglers: None,
             rto: Timeouts::default(),
             timeout: Some(if ending == Ending::SomeDie { Duration(Span::from_millis(200)) } else { END }),
@@ -273,6 +275,20 @@ impl Draw {
             let late = Duration(Span::from_nanos(self.of(&[1, 3000, 200_000])));
             job.stragglers = Some(StragglerSection { ranks: Hosts::Share(Share(0.3)), late });
         }
+    }
+
+    /// Several ranks on each host of some jobs; the memory in which they sum.
+    fn put_several_ranks_on_hosts(&mut self, jobs: &mut [JobSection]) -> Option<HostCostSection> {
+        let memory = Some(DataRate(Rate(self.of(&[5, 40, 200]) * 1_000_000_000)));
+        for job in jobs.iter_mut() {
+            let has_option = |name| job.options.contains_key(name);
+            let may = job.density.is_none() && job.operator.is_none();
+            if self.0.chance(0.15) && may && !has_option("partial") && !has_option("reproducible") {
+                job.ranks_per_host = self.of(&[2, 3, 8]);
+            }
+        }
+        let has_several = jobs.iter().any(|job| job.ranks_per_host > 1);
+        has_several.then(|| HostCostSection { memory, ..HostCostSection::default() })
     }
 
     /// Hosts that sum instead of switches: the ranks' own, or a few others.

@@ -61,6 +61,9 @@ pub struct Member {
     /// Aggregation trees in a fabric of switches, fewer where it has no more [default: as many as are of use, at most 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub trees: Option<u16>,
+    /// Elements of four bytes in a packet, the same on every rank [default: those that fill the path's MTU]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub elements_per_packet: Option<u16>,
     /// Print one JSON object as the last line
     #[arg(long)]
     pub json: bool,
@@ -112,7 +115,7 @@ impl Member {
             timeout: self.timeout,
             protocol: self.protocol,
             options,
-            elements_per_packet: None,
+            elements_per_packet: self.elements_per_packet,
             slots: None,
             trees: self.trees,
         })

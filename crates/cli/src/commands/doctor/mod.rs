@@ -1,8 +1,9 @@
 //! `tributary doctor`: what is wrong, and the command that mends it.
 //!
-//! Checks of the machine are in `machine.rs`, of the network in `network.rs`. `smoke.rs` proves that sums are right,
+//! Checks of the machine are in `machine.rs`, of the network in `network.rs`, of a switch's link in `link.rs`. `smoke.rs` proves that sums are right,
 //! and `way.rs` checks what the path to a switch does to packets besides carrying them.
 
+mod link;
 mod machine;
 mod network;
 mod path_probe;
@@ -18,6 +19,7 @@ const EXAMPLES: &str = "\
 Examples:
   tributary doctor                       this machine
   tributary doctor --switch 10.0.0.1     this machine and the way to that switch
+  tributary doctor --switch 10.0.0.1 --world-size 4   and whether its link is enough for four
   tributary doctor --json | jq '.checks[] | select(.level != \"ok\")'
 
 Every line is ok, warn (it works, slower) or fail (it does not work), with the command that mends
@@ -30,6 +32,9 @@ pub struct Args {
     /// Check the way to this switch too
     #[arg(long, value_name = "ADDR:PORT", env = "TRIBUTARY_SWITCH", value_parser = parse_switch)]
     pub switch: Option<String>,
+    /// Judge the switch's link for this many workers, a rank each [default: those of its largest job]
+    #[arg(long, value_name = "N", requires = "switch", value_parser = clap::value_parser!(u16).range(2..))]
+    pub world_size: Option<u16>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -104,7 +109,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     match &args.switch {
         None => add(vec![smoke::embedded()])?,
         Some(switch) => {
-            let reach = network::way_to(switch);
+            let reach = network::way_to(switch, args.world_size);
             let reached = reach.iter().all(|check| check.level != Level::Fail);
             add(reach)?;
             if reached {

@@ -8,8 +8,8 @@ use tributary_net::client;
 use tributary_net::udp::UdpPort;
 use tributary_net::udp::path::Path;
 
-use super::Check;
 use super::machine::read;
+use super::{Check, link};
 use crate::flags::resolve;
 
 /// The receive buffer that a worker or a shard asks for: it holds a burst of a pool's results while the thread does not
@@ -58,19 +58,21 @@ fn buffer(name: &'static str, limit: &str, granted: usize) -> Check {
     }
 }
 
-/// Checks name, route, MTU, TCP and control API of a switch. The smoke test checks UDP.
-pub fn way_to(switch: &str) -> Vec<Check> {
+/// Checks name, route, MTU, TCP, control API and link of a switch. The smoke test checks UDP.
+pub fn way_to(switch: &str, world_size: Option<u16>) -> Vec<Check> {
     let Ok(address) = resolve(switch) else {
         let remedy = "write the address as numbers, or add the name to DNS or /etc/hosts";
         return vec![Check::fail("switch", format!("the name in '{switch}' is unknown"), remedy)];
     };
-    let mut checks = vec![path(address)];
-    checks.extend(control(address));
+    let path = Path::to(address);
+    let own_link = path.as_ref().ok().and_then(|path| path.link_bits_per_s);
+    let mut checks = vec![path_check(address, path)];
+    checks.extend(control(address, own_link, world_size));
     checks
 }
 
-fn path(address: SocketAddr) -> Check {
-    match Path::to(address) {
+fn path_check(address: SocketAddr, path: io::Result<Path>) -> Check {
+    match path {
         Err(error) => {
             Check::fail("path", format!("no way to {address}: {error}"), format!("ip route get {}", address.ip()))
         }
@@ -86,7 +88,7 @@ fn path(address: SocketAddr) -> Check {
     }
 }
 
-fn control(address: SocketAddr) -> Vec<Check> {
+fn control(address: SocketAddr, own_link: Option<u64>, world_size: Option<u16>) -> Vec<Check> {
     let start = Instant::now();
     if let Err(error) = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
         let (port, all) = (address.port(), if address.is_ipv4() { "0.0.0.0" } else { "[::]" });
@@ -108,12 +110,13 @@ fn control(address: SocketAddr) -> Vec<Check> {
                 true => Check::ok("switch", found),
                 false => Check::warn("switch", found, format!("run the same version on both sides; this is {ours}")),
             };
+            let link = link::check(&status, own_link, world_size);
             let parent = status.switch.parent_failure.map(|why| {
                 let parent = status.switch.parent.map_or_else(String::new, |parent| parent.to_string());
                 let remedy = format!("start the switch at {parent} again: jobs are formed there");
                 Check::fail("parent switch", format!("{parent} is down: {why}"), remedy)
             });
-            [tcp, same].into_iter().chain(parent).collect()
+            [tcp, same, link].into_iter().chain(parent).collect()
         }
         Err(error) => {
             vec![tcp, Check::fail("switch", error.to_string(), "is it a tributary switch that listens there?")]

@@ -1,8 +1,6 @@
-//! The experiments of a plan: one training step on one network, under each protocol.
+//! The experiments of a plan: one training step on one network, for each way to sum.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
 
 use serde::Serialize;
 use toml::{Table, Value};
@@ -14,9 +12,11 @@ use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::Span;
 use tributary_proto::contract::wire::IPV4_AND_UDP_LEN;
 use tributary_proto::protocols;
-use tributary_sim::config::{Bytes, Config, DataRate, Duration};
+use tributary_sim::config::{Bytes, Config, Duration};
 
-use crate::failure::Failure;
+use super::calibrate::HostCosts;
+use super::network::Links;
+use crate::flags::one_of;
 
 /// A model whose number of parameters is published.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,54 +42,6 @@ pub const MODELS: [Model; 9] = [
     Model { name: "llama-2-7b", parameters: 6_738_415_616 },
 ];
 
-/// The network of a plan.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Links {
-    /// How the table calls it.
-    pub name: String,
-    hosts: u32,
-    slowest: DataRate,
-    network: Table,
-}
-
-impl Links {
-    /// Hosts round one switch.
-    pub fn star(hosts: u32, rate: DataRate, delay: Duration) -> Links {
-        // DCTCP's paper: 65 packets at 10 Gbit/s; the host path of steps takes DCTCP.
-        let marks = ((100_000.0 * rate.gbps() / 10.0) as i64).clamp(30_000, 500_000);
-        let star = Table::from_iter([("hosts".to_string(), Value::from(hosts))]);
-        let network = [
-            ("star", Value::Table(star)),
-            ("rate", rate.to_string().into()),
-            ("delay", delay.to_string().into()),
-            ("mark_above", marks.into()),
-        ];
-        let network = network.into_iter().map(|(key, value)| (key.to_string(), value)).collect();
-        Links { name: format!("{hosts} hosts at one switch, links of {rate}"), hosts, slowest: rate, network }
-    }
-
-    /// The network of an experiment's file.
-    pub fn of_file(file: &Path) -> Result<Links, Failure> {
-        let shown = file.display();
-        let wrong = |why: String| Failure::new(format!("{shown}: {why}"));
-        let text = fs::read_to_string(file).map_err(|error| Failure::new(format!("cannot read {shown}: {error}")))?;
-        let mut table: Table = toml::from_str(&text).map_err(|error| wrong(error.message().to_string()))?;
-        let Some(Value::Table(network)) = table.remove("network") else {
-            return Err(wrong("it has no [network]; `tributary plan` takes an experiment's file".into()));
-        };
-        let only = Table::from_iter([("network".to_string(), Value::Table(network.clone()))]);
-        let config = read(&only.to_string()).map_err(wrong)?;
-        let graph = config.network.build().map_err(|error| wrong(error.to_string()))?;
-        let hosts = graph.hosts();
-        let rates = graph.edges().iter().flat_map(|edge| [edge.a_to_b.rate, edge.b_to_a.rate]);
-        let slowest = DataRate(rates.min().unwrap_or(config.network.rate.0));
-        if hosts < 2 {
-            return Err(wrong(format!("it has {hosts} hosts; a plan needs two")));
-        }
-        Ok(Links { name: format!("{hosts} hosts of {shown}"), hosts, slowest, network })
-    }
-}
-
 /// The training step of a plan.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StepShape {
@@ -108,6 +60,37 @@ pub struct StepShape {
     pub dtype: String,
 }
 
+/// Who sums: a row of the table.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Way {
+    /// A protocol.
+    Protocol(&'static Protocol),
+    /// Hosts, in a ring over TCP, as PyTorch's Gloo does.
+    Gloo,
+}
+
+impl Way {
+    /// Reads a name.
+    pub fn parse(text: &str) -> Result<Way, String> {
+        let gloo = Way::Gloo.name();
+        let named = protocols::named(text).map(Way::Protocol).or((text == gloo).then_some(Way::Gloo));
+        named.ok_or_else(|| one_of(protocols::names().chain([gloo])))
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Way::Protocol(protocol) => protocol.name,
+            Way::Gloo => "gloo",
+        }
+    }
+
+    /// True if switches sum.
+    pub fn sums_in_network(self) -> bool {
+        matches!(self, Way::Protocol(protocol) if protocol.sums_in_network())
+    }
+}
+
 /// The experiments of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Experiment {
@@ -117,6 +100,8 @@ pub struct Experiment {
     pub step: StepShape,
     /// Sizes and computations are divided by this.
     pub scale: u64,
+    /// What packets cost hosts' processors; nothing if left out.
+    pub costs: Option<HostCosts>,
     dtype: DType,
     seed: u64,
 }
@@ -141,18 +126,20 @@ impl Experiment {
         if layer / scale == 0 {
             return Err(format!("--scale {scale}: nothing is left of a layer of {layer} parameters"));
         }
-        Ok(Experiment { links, step, scale, dtype, seed })
+        Ok(Experiment { links, step, scale, costs: None, dtype, seed })
     }
 
-    /// The protocols that sum such gradients.
-    pub fn protocols(&self) -> Vec<&'static Protocol> {
+    /// Who can sum such gradients.
+    pub fn ways(&self) -> Vec<Way> {
         let spec = Spec::allreduce(1, self.dtype, ReduceOp::Sum);
         let can = |protocol: &&'static Protocol| (protocol.check)(&spec, &protocol.options.defaults()).is_ok();
-        protocols::ALL.iter().copied().filter(can).collect()
+        protocols::ALL.iter().copied().filter(can).map(Way::Protocol).chain([Way::Gloo]).collect()
     }
 
-    /// The experiment's file under a protocol.
-    pub fn text(&self, protocol: &'static Protocol) -> Result<String, String> {
+    /// The experiment's file.
+    pub fn text(&self, way: Way) -> Result<String, String> {
+        // A step names a protocol even where all its collectives take the host path.
+        let protocol = if let Way::Protocol(protocol) = way { protocol } else { protocols::ALL[0] };
         let StepShape { kind, parameters, compute, layers, bucket, dtype } = &self.step;
         let in_ps = |share: f64| (compute.0.0 as f64 * share / f64::from(*layers) / self.scale as f64).round();
         // PyTorch's first bucket is smaller, so that the first reduction begins early.
@@ -165,14 +152,21 @@ impl Experiment {
         let text = format!(
             "seed = {}\nend = \"1000 s\"\n[[step]]\nkind = \"{kind}\"\nprotocol = \"{protocol}\"\nhosts = \"all\"\n\
              iterations = {STEPS}\ntype = \"{dtype}\"\nbucket = {}\nfirst_bucket = {first}\n\
-             elements_per_packet = {}\n[[step.layer]]\ncount = {layers}\nparameters = {}\nforward = \"{forward} ps\"\nbackward = \"{backward} ps\"\n",
+             elements_per_packet = {}\nhost_path = {}\n[[step.layer]]\ncount = {layers}\nparameters = {}\nforward = \"{forward} ps\"\nbackward = \"{backward} ps\"\n",
             self.seed,
             bucket.0.div_ceil(self.scale),
             elements_in(protocol, MTU - IPV4_AND_UDP_LEN),
+            way == Way::Gloo,
             parameters / u64::from(*layers) / self.scale,
         );
         let mut file: Table = toml::from_str(&text).map_err(|error| error.to_string())?;
         file.insert("network".into(), Value::Table(self.links.network.clone()));
+        if let Some(faults) = &self.links.faults {
+            file.insert("fault".into(), faults.clone());
+        }
+        if let Some(costs) = &self.costs {
+            file.insert("hosts".into(), Value::Table(costs.table()));
+        }
         let times = self.switch_times(protocol)?;
         if !times.is_empty() {
             file.insert("switches".into(), Value::Table(Table::from_iter([(protocol.name.into(), times.into())])));
@@ -180,9 +174,9 @@ impl Experiment {
         Ok(header + &toml::to_string(&file).map_err(|error| error.to_string())?)
     }
 
-    /// The experiment under a protocol.
-    pub fn config(&self, protocol: &'static Protocol) -> Result<Config, String> {
-        read(&self.text(protocol)?)
+    /// The experiment.
+    pub fn config(&self, way: Way) -> Result<Config, String> {
+        Config::parse(&self.text(way)?).map_err(|error| error.to_string())
     }
 
     /// How long switches wait. The simulator's defaults are for links of 100 Gbit/s: on slower ones the packets of a
@@ -207,8 +201,3 @@ const MTU: usize = 1500;
 
 /// Steps of each run: the first one finds windows and timers as they are at the beginning.
 const STEPS: u32 = 2;
-
-/// Reads an experiment's text.
-fn read(text: &str) -> Result<Config, String> {
-    Config::parse(text).map_err(|error| error.to_string())
-}

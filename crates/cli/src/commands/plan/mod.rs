@@ -1,6 +1,8 @@
 //! `tributary plan`: a training step on a network that need not exist, under each protocol.
 
+mod calibrate;
 mod experiment;
+mod network;
 mod outcome;
 
 use std::fs;
@@ -9,17 +11,17 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use tributary_proto::contract::protocol::Protocol;
-use tributary_proto::protocols;
 use tributary_sim::RunError;
 use tributary_sim::config::{Bytes, DataRate, Duration};
 use tributary_sim::report::write_whole;
 
-use self::experiment::{Experiment, Links, MODELS, StepShape};
+use self::calibrate::HostCosts;
+use self::experiment::{Experiment, MODELS, StepShape, Way};
+use self::network::Links;
 use self::outcome::{Outcome, Row};
 use crate::cluster::Interrupt;
-use crate::commands::collective::protocol;
 use crate::failure::Failure;
+use crate::flags::parse_switch;
 use crate::output;
 use crate::program::Program;
 use crate::python::draw;
@@ -30,17 +32,25 @@ Examples:
   tributary plan --hosts 16 --parameters 7_000_000_000 --type bf16 --kind fsdp --compute '2 s'
   tributary plan --network FILE.toml --model bert-base --compute '90 ms' --json
   tributary plan --hosts 8 --model gpt2 --compute '200 ms' --out plan --plot
+  tributary plan --live 10.0.0.1 --rate '25 Gbit/s' --model gpt2 --compute '200 ms' --calibrate
 
 --compute is what one rank computes in a step, forward and backward: time it on one machine
 without any network. The model becomes equal layers (--layers), whose gradients are reduced in
 buckets while earlier layers compute, as PyTorch's DDP does; with --kind fsdp parameters are
 gathered and gradients scattered layer by layer.
 
-A network is a star of --hosts with links of --rate, or the [network] of an experiment's file
-(docs/simulator-reference.md). Each protocol's own machines run the step packet by packet. Large
-models are scaled down, times with them, and the table says so: delays do not scale, so that
-short steps look somewhat slower than they are; --scale 1 is exact. Hosts' processors, PCIe and
-copies are not in it (docs/simulator.md: what is modelled).
+A network is a star of --hosts with links of --rate; or that of a file; or that of a running
+switch: as many hosts as its jobs have now, those of child switches in racks. A switch knows
+neither rates nor delays, and a fabric's file no delays: flags say these. Each protocol's own
+machines run the step packet by packet; `gloo` is hosts that sum over TCP as PyTorch's Gloo does,
+with DCTCP for TCP.
+Large models are scaled down, times with them, and the table says so: delays do not scale, so
+that short steps look somewhat slower than they are; --scale 1 is exact.
+
+Hosts' processors cost nothing, unless --calibrate measures how long this machine's are busy for
+a packet and for a byte: two ranks and a switch run here for some seconds. In the plan each host
+has one such processor for its packets, beside those that compute; a switch has none, and nor
+does PCIe (docs/simulator.md: what is modelled).
 
 Columns: `step`; `exposed`: the time in which ranks wait for the network; `goodput` of
 collectives while any is under way; `memory` of the fullest switch; `lost`: packets; `again`:
@@ -50,18 +60,21 @@ packets that hosts sent again.";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Hosts round one switch, a rank on each
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(2..=1024), conflicts_with = "network")]
-    hosts: u16,
-    /// The rate of each host's link
-    #[arg(long, value_name = "RATE", default_value = "10 Gbit/s", conflicts_with = "network")]
-    rate: DataRate,
-    /// The delay of each link
-    #[arg(long, value_name = "TIME", default_value = "1 us", conflicts_with = "network")]
-    delay: Duration,
-    /// The file whose [network] it is; a rank on each host
-    #[arg(long, value_name = "FILE.toml")]
+    /// Hosts round one switch, a rank on each [default: 8, or those of --live]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=1024), conflicts_with = "network")]
+    hosts: Option<u16>,
+    /// The rate of each link [default: 10 Gbit/s]
+    #[arg(long, value_name = "RATE")]
+    rate: Option<DataRate>,
+    /// The delay of each link [default: 1 us]
+    #[arg(long, value_name = "TIME")]
+    delay: Option<Duration>,
+    /// A network with a rank on each host: an experiment, a fabric, or what `sim topology` reads
+    #[arg(long, value_name = "FILE")]
     network: Option<PathBuf>,
+    /// The network of a running switch; port 17777 where none is given
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_switch, conflicts_with = "network")]
+    live: Option<String>,
     /// The model, for its number of parameters
     #[arg(long, value_name = "NAME", value_parser = model, required_unless_present = "parameters", help = models_help())]
     model: Option<u64>,
@@ -83,9 +96,12 @@ pub struct Args {
     /// The type of parameters and gradients: f32, f16 or bf16
     #[arg(long = "type", value_name = "TYPE", default_value = "f32", value_parser = ["f32", "f16", "bf16"])]
     dtype: String,
-    /// Only this protocol; may be given several times
-    #[arg(long, value_name = "NAME", value_parser = protocol)]
-    protocol: Vec<&'static Protocol>,
+    /// Only this protocol, or gloo; may be given several times
+    #[arg(long, value_name = "NAME", value_parser = Way::parse)]
+    protocol: Vec<Way>,
+    /// Measure what packets cost this machine's processors, and plan with hosts like it
+    #[arg(long)]
+    calibrate: bool,
     /// Divide sizes and computations by this, and multiply times by it; chosen for a run of seconds if left out
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     scale: Option<u64>,
@@ -121,9 +137,10 @@ fn number(text: &str) -> Result<u64, String> {
 
 /// Runs the step under each protocol, and prints the table and the recommendation.
 pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
-    let links = match &args.network {
-        Some(file) => Links::of_file(file)?,
-        None => Links::star(args.hosts.into(), args.rate, args.delay),
+    let links = match (&args.network, &args.live) {
+        (Some(file), _) => Links::of_file(file, args.rate, args.delay)?,
+        (None, Some(switch)) => Links::of_switch(switch, args.hosts, args.rate, args.delay)?,
+        (None, None) => Links::star(args.hosts.unwrap_or(8).into(), args.rate, args.delay),
     };
     let step = StepShape {
         kind: args.kind.clone(),
@@ -133,32 +150,13 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
         bucket: args.bucket,
         dtype: args.dtype.clone(),
     };
-    let experiment = Experiment::new(links, step, args.scale, args.seed).map_err(Failure::usage)?;
-    let chosen = if args.protocol.is_empty() { experiment.protocols() } else { args.protocol.clone() };
+    let mut experiment = Experiment::new(links, step, args.scale, args.seed).map_err(Failure::usage)?;
+    let chosen = if args.protocol.is_empty() { experiment.ways() } else { args.protocol.clone() };
     let interrupt = Interrupt::on_signals()?;
-    let bar = ProgressBar::new(chosen.len() as u64);
-    bar.set_style(ProgressStyle::with_template("{bar:30} {pos}/{len} protocols, {msg}").expect("a fixed template"));
-    let mut rows = Vec::new();
-    for protocol in chosen {
-        bar.set_message(format!("{protocol}: begins"));
-        let config = experiment.config(protocol).map_err(Failure::new)?;
-        let report = tributary_sim::run_watched(&config, &mut |progress| {
-            let simulated = progress.now.as_secs_f64() * 1e3;
-            bar.set_message(format!(
-                "{protocol}: {simulated:.1} ms simulated, {:.1} M events",
-                progress.events as f64 * 1e-6
-            ));
-            if interrupt.is_set() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        });
-        match report {
-            Ok(report) => rows.push(Row::new(protocol, &report, experiment.scale)),
-            Err(RunError::Config(error)) => rows.push(Row::refused(protocol, error.to_string())),
-            Err(error) => return Err(error.into()),
-        }
-        bar.inc(1);
+    if args.calibrate {
+        experiment.costs = Some(HostCosts::measure(program, &interrupt)?);
     }
-    bar.finish_and_clear();
-    let outcome = Outcome::new(&experiment, rows);
+    let outcome = Outcome::new(&experiment, simulate(&experiment, &chosen, &interrupt)?);
     if args.json {
         output::json(&outcome)?
     } else {
@@ -170,6 +168,34 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
     }
 }
 
+/// Runs the step in each way.
+fn simulate(experiment: &Experiment, chosen: &[Way], interrupt: &Interrupt) -> Result<Vec<Row>, Failure> {
+    let bar = ProgressBar::new(chosen.len() as u64);
+    bar.set_style(ProgressStyle::with_template("{bar:30} {pos}/{len} protocols, {msg}").expect("a fixed template"));
+    let mut rows = Vec::new();
+    for &way in chosen {
+        let name = way.name();
+        bar.set_message(format!("{name}: begins"));
+        let config = experiment.config(way).map_err(Failure::new)?;
+        let report = tributary_sim::run_watched(&config, &mut |progress| {
+            let simulated = progress.now.as_secs_f64() * 1e3;
+            bar.set_message(format!(
+                "{name}: {simulated:.1} ms simulated, {:.1} M events",
+                progress.events as f64 * 1e-6
+            ));
+            if interrupt.is_set() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        match report {
+            Ok(report) => rows.push(Row::new(way, &report, experiment.scale)),
+            Err(RunError::Config(error)) => rows.push(Row::refused(way, error.to_string())),
+            Err(error) => return Err(error.into()),
+        }
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    Ok(rows)
+}
+
 /// Writes the files, and draws them.
 fn keep(outcome: &Outcome, experiment: &Experiment, folder: &Path, plot: Option<&Program>) -> Result<(), String> {
     let write = |name: String, text: String| {
@@ -178,8 +204,8 @@ fn keep(outcome: &Outcome, experiment: &Experiment, folder: &Path, plot: Option<
     fs::create_dir_all(folder).map_err(|error| format!("{} cannot be made: {error}", folder.display()))?;
     let json = serde_json::to_string_pretty(outcome).map_err(|error| error.to_string())?;
     write("plan.json".into(), json + "\n")?;
-    for protocol in outcome.rows.iter().filter_map(|row| protocols::named(row.protocol)) {
-        write(format!("{protocol}.toml"), experiment.text(protocol)?)?;
+    for row in &outcome.rows {
+        write(format!("{}.toml", row.protocol), experiment.text(Way::parse(row.protocol)?)?)?;
     }
     let Some(program) = plot else { return Ok(()) };
     write("figures.json".into(), outcome.figures().to_string())?;

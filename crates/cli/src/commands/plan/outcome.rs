@@ -2,16 +2,16 @@
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use tributary_proto::contract::protocol::Protocol;
 use tributary_sim::report::{Figure, Report, Series};
 
-use super::experiment::{Experiment, StepShape};
+use super::calibrate::HostCosts;
+use super::experiment::{Experiment, StepShape, Way};
 use crate::output::Table;
 
-/// A protocol's line of the table.
+/// A line of the table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// The protocol.
+    /// The protocol, or another name of who sums.
     pub protocol: &'static str,
     /// True if switches sum.
     pub in_network: bool,
@@ -35,30 +35,32 @@ pub struct Row {
 
 impl Row {
     /// The line of a run.
-    pub fn new(protocol: &'static Protocol, report: &Report, scale: u64) -> Row {
+    pub fn new(way: Way, report: &Report, scale: u64) -> Row {
         let failure = report.failure();
         let step = report.steps.first().filter(|_| failure.is_none());
         let full = |seconds: f64| seconds * scale as f64;
+        // Where no protocol sums, everything takes the host path as it should.
+        let steps = report.steps.iter().filter(|_| way != Way::Gloo);
         let lost = report.links.iter().flat_map(|links| &links.losses).map(|(_, packets)| packets).sum();
         Row {
-            protocol: protocol.name,
-            in_network: protocol.sums_in_network(),
+            protocol: way.name(),
+            in_network: way.sums_in_network(),
             step_seconds: step.and_then(|step| step.seconds).map(full),
             exposed_seconds: step.and_then(|step| step.exposed_seconds).map(full),
             goodput_gbps: step.and_then(|step| step.goodput_gbps),
             switch_memory_bytes: report.switch_memory_bytes,
             packets_lost: lost,
             packets_again: report.jobs.iter().map(|job| job.retransmissions).sum(),
-            notes: report.steps.iter().flat_map(|step| step.notes.clone()).collect(),
+            notes: steps.flat_map(|step| step.notes.clone()).collect(),
             failure,
         }
     }
 
     /// The line of a protocol that cannot run here.
-    pub fn refused(protocol: &'static Protocol, why: String) -> Row {
+    pub fn refused(way: Way, why: String) -> Row {
         Row {
-            protocol: protocol.name,
-            in_network: protocol.sums_in_network(),
+            protocol: way.name(),
+            in_network: way.sums_in_network(),
             step_seconds: None,
             exposed_seconds: None,
             goodput_gbps: None,
@@ -76,10 +78,14 @@ impl Row {
 pub struct Outcome {
     /// The network.
     pub network: String,
+    /// What nobody said about the network, and the plan assumes.
+    pub assumed: Vec<String>,
     /// The step.
     pub step: StepShape,
     /// Sizes and computations were divided by this, and times multiplied.
     pub scale: u64,
+    /// What packets cost hosts' processors, where they cost anything.
+    pub host_costs: Option<HostCosts>,
     /// A line for each protocol, the fastest first.
     pub rows: Vec<Row>,
     /// What to take, and why.
@@ -92,13 +98,25 @@ const WORTH: f64 = 0.02;
 impl Outcome {
     /// The plan of these lines.
     pub fn new(experiment: &Experiment, mut rows: Vec<Row>) -> Outcome {
+        if let Some(memory) = experiment.links.switch_memory {
+            for row in rows.iter_mut().filter(|row| row.switch_memory_bytes as u64 > memory) {
+                row.notes.push(format!("the switch has only {} KiB for jobs", memory / 1024));
+            }
+        }
         rows.sort_by(|one, other| {
             let time = |row: &Row| row.step_seconds.unwrap_or(f64::INFINITY);
             time(one).total_cmp(&time(other))
         });
         let recommendation = recommend(&rows, experiment.step.compute.0.as_secs_f64());
-        let (network, step) = (experiment.links.name.clone(), experiment.step.clone());
-        Outcome { network, step, scale: experiment.scale, rows, recommendation }
+        Outcome {
+            network: experiment.links.name.clone(),
+            assumed: experiment.links.assumed.clone(),
+            step: experiment.step.clone(),
+            scale: experiment.scale,
+            host_costs: experiment.costs,
+            rows,
+            recommendation,
+        }
     }
 
     /// The plan as text.
@@ -106,6 +124,12 @@ impl Outcome {
         let StepShape { kind, parameters, compute, dtype, .. } = &self.step;
         let mut text =
             format!("{kind}, {parameters} parameters of {dtype}, {compute} of computing, {}\n", self.network);
+        for assumed in &self.assumed {
+            text += &format!("{assumed}\n");
+        }
+        if let Some(costs) = &self.host_costs {
+            text += &format!("{}\n", costs.text());
+        }
         if self.scale > 1 {
             text += &format!(
                 "SCALED DOWN {0} times, sizes and computing: times are {0} times those of the runs; delays did not scale\n",

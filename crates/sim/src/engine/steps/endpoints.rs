@@ -1,5 +1,5 @@
-//! The endpoints of jobs: the collectives that they submit, the packets that they receive, their events and timers, and
-//! what happens to a job whose custom operator fails in a switch.
+//! The endpoints of jobs: the collectives that they submit, the packets that they receive, their events and timers; what
+//! ranks of one host bring to its endpoint; and what happens to a job whose custom operator fails in a switch.
 //!
 //! All partitions of a run on several threads must fail a job at the same instant. So it happens at the end of the window
 //! in which the operator failed; ranks get the first failure in a window.
@@ -11,12 +11,13 @@ use tributary_proto::contract::time::Time;
 
 use crate::engine::endpoint::Endpoint;
 use crate::engine::faults::{Action, Failure, note_first};
+use crate::engine::host_memory::{HostMemory, HostRanks};
 use crate::engine::records::{EndpointId, JobError, JobErrorKind, JobIndex};
 use crate::engine::simulation::Simulation;
 use crate::engine::traffic::Traffic;
 use crate::events::{EventId, EventKind};
 use crate::net::Packet;
-use crate::topology::window_end;
+use crate::topology::{Rate, window_end};
 
 impl Simulation {
     /// A rank submits its next collective.
@@ -33,12 +34,19 @@ impl Simulation {
         if now < first {
             return self.fabric.queue.push(first, EventId::new(EventKind::Submit, id.0));
         }
+        if !self.has_come_to_leader(id) {
+            return;
+        }
+        let Traffic { endpoints, jobs, .. } = &mut self.traffic;
+        let endpoint = &mut endpoints[id.0 as usize];
+        let job = jobs.get_mut(endpoint.job);
         let deadline = job.plan.timeout.map(|timeout| now + timeout);
         let tensor = job.tensor(endpoint.rank, endpoint.submitted, now);
         endpoint.submitted += 1;
         match endpoint.machine.submit(now, Collective { tensor, deadline }) {
             Ok(_) => {
                 endpoint.drain.begin();
+                self.bring_next(id);
                 self.drain(id);
             }
             // A failed job refuses collectives; its error is recorded already.
@@ -75,7 +83,8 @@ impl Simulation {
     /// Handles the events of a machine.
     pub(crate) fn poll_events(&mut self, id: EndpointId) {
         let Traffic { endpoints, jobs, .. } = &mut self.traffic;
-        let Endpoint { machine, job, rank, submitted, completed, .. } = &mut endpoints[id.0 as usize];
+        let Endpoint { host, machine, job, rank, submitted, completed, .. } = &mut endpoints[id.0 as usize];
+        let memory = &mut self.hosts[host.index()].memory;
         let mut ends = false;
         // The collectives of a training step that are complete: what follows is the step's to decide.
         let mut operations = Vec::new();
@@ -85,13 +94,23 @@ impl Simulation {
                 HostEvent::Done { op, .. } => Some(*op),
                 HostEvent::Failed { .. } => None,
             };
-            job.handle_event(*rank, event, self.fabric.now);
+            let now = self.fabric.now;
+            let at = match (done, memory.as_mut().filter(|_| job.host_ranks.is_several())) {
+                (Some(op), Some(memory)) => {
+                    let bytes = job.host_ranks.bytes_down(&job.plan.spec_of(op.0 as u32), *rank);
+                    memory.carry_down(now, bytes)
+                }
+                _ => now,
+            };
+            job.handle_event(*rank, event, now, at);
             *completed += u32::from(done.is_some());
-            if let Some(op) = done.filter(|_| !job.plan.operations.is_empty()) {
+            if done.is_some() && !completed.is_multiple_of(job.host_ranks.fragments) {
+                // The other fragments of the collective are on their way.
+            } else if let Some(op) = done.filter(|_| !(job.plan.operations.is_empty() || job.host_ranks.is_several())) {
                 operations.push(op);
                 ends |= *completed == job.plan.iterations;
             } else if done.is_some() && *submitted < job.plan.iterations {
-                let at = self.fabric.now + job.plan.compute + job.lateness(*rank);
+                let at = at + job.plan.compute + job.lateness(*rank);
                 self.fabric.queue.push(at, EventId::new(EventKind::Submit, id.0));
             } else {
                 ends = true;
@@ -216,5 +235,64 @@ impl Simulation {
                 self.finish_endpoint(id);
             }
         }
+    }
+}
+
+// Several ranks on a host.
+
+impl Simulation {
+    /// Gives every host a memory.
+    pub fn set_host_memory(&mut self, rate: Rate) {
+        self.hosts.iter_mut().for_each(|host| host.memory = Some(Box::new(HostMemory::new(rate))));
+    }
+
+    /// Puts several ranks on each host of a job that is just installed, whose operations are the fragments of its
+    /// collectives.
+    pub fn set_host_ranks(&mut self, job: JobIndex, ranks: HostRanks) {
+        let start = self.traffic.jobs.get(job).plan.start;
+        self.traffic.jobs.get_mut(job).host_ranks = ranks;
+        for (number, endpoint) in self.traffic.endpoints.iter().enumerate() {
+            if endpoint.job == job && endpoint.open && self.fabric.owns(endpoint.host) {
+                self.fabric.queue.push(start, EventId::new(EventKind::Submit, number as u32));
+            }
+        }
+    }
+
+    /// True if the leader has the sum of its host's ranks, and may submit it. If not, the ranks bring the first fragment of
+    /// a collective now.
+    pub(crate) fn has_come_to_leader(&mut self, id: EndpointId) -> bool {
+        let endpoint = &self.traffic.endpoints[id.0 as usize];
+        let (host, submitted) = (endpoint.host, endpoint.submitted);
+        let job = self.traffic.jobs.get_mut(endpoint.job);
+        if !job.host_ranks.is_several() {
+            return true;
+        }
+        let memory = self.hosts[host.index()].memory.as_mut().expect("a host with several ranks has memory");
+        if let Some(at) = memory.crossing.iter().position(|&crossing| crossing == id) {
+            memory.crossing.swap_remove(at);
+            return true;
+        }
+        job.iterations[submitted as usize].start.get_or_insert(self.fabric.now);
+        self.bring(id, host);
+        false
+    }
+
+    /// The next fragment of a collective follows the one that the leader has submitted.
+    pub(crate) fn bring_next(&mut self, id: EndpointId) {
+        let endpoint = &self.traffic.endpoints[id.0 as usize];
+        let ranks = self.traffic.jobs.get(endpoint.job).host_ranks;
+        if ranks.is_several() && !endpoint.submitted.is_multiple_of(ranks.fragments) {
+            self.bring(id, endpoint.host);
+        }
+    }
+
+    fn bring(&mut self, id: EndpointId, host: NodeId) {
+        let endpoint = &self.traffic.endpoints[id.0 as usize];
+        let job = self.traffic.jobs.get(endpoint.job);
+        let memory = self.hosts[host.index()].memory.as_mut().expect("a host with several ranks has memory");
+        let bytes = job.host_ranks.bytes_up(&job.plan.spec_of(endpoint.submitted), endpoint.rank);
+        memory.crossing.push(id);
+        let at = memory.carry_up(self.fabric.now, bytes);
+        self.fabric.queue.push(at, EventId::new(EventKind::Submit, id.0));
     }
 }
