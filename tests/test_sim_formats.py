@@ -104,6 +104,19 @@ observer.unregister_callback()
 """
 
 
+def test_an_all_gather_has_lists_of_lists_of_tensors(tmp_path: Path) -> None:
+    """As in the published 1.0.2-chakra.0.0.4.json: first the tensors that come, of each rank, then those that go."""
+    file = tmp_path / "et.json"
+    kinds = ["GenericList[GenericList[Tensor(float),Tensor(float)]]", "GenericList[Tensor(float)]", "Object", "Int"]
+    gather = operator(3, "c10d::allgather_", [[[[5], [5]]], [[5]], [], []], kinds)
+    file.write_text(json.dumps({"schema": "1.0.2-chakra.0.0.4", "nodes": [operator(2, "aten::mul"), gather]}))
+    traced = sim.step_of_trace(file, ranks=4, protocol=PROTOCOL, compute=0.001)
+    gathered = next(node for node in traced.step["node"] if "collective" in node)
+    # The whole of 40 bytes, in equal shares of whole elements.
+    assert (gathered["collective"], gathered["bytes"]) == ("all_gather", 48)
+    assert traced.not_modelled == {}
+
+
 def test_an_execution_trace_that_pytorch_has_written_is_read(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     file = tmp_path / "et.json"
@@ -170,6 +183,56 @@ def test_a_chakra_trace_is_read_in_the_order_of_what_waits(tmp_path: Path) -> No
         "operators of the processor take no time, since the GPU's are in the trace, too",
     ]
     assert run(traced, 8)["computed_seconds"] == pytest.approx(320e-6)
+
+
+def test_a_chakra_node_does_not_wait_for_its_caller(tmp_path: Path) -> None:
+    """Chakra's converter writes the operator that called as `ctrl_deps`, even if it waits for what it called."""
+    file = tmp_path / "rank.0.et"
+    called = chakra_node(1, "kernel", 4, [], 20) + of_field(4, 2) + of_field(4, bytes([77, 78]))
+    file.write_bytes(chakra(called, chakra_node(2, "operator", 4, [1], 30)))
+    traced = sim.step_of_trace(file, ranks=1, protocol=PROTOCOL)
+    assert [(node["name"], node["after"]) for node in traced.step["node"]] == [
+        ("1 kernel", []),
+        ("2 operator", ["1 kernel"]),
+    ]
+    assert traced.notes == ["nothing waits for its 3 control dependencies, which say what called what"]
+
+
+def test_a_chakra_trace_of_a_gpu_has_launches_without_sizes_and_may_be_json(tmp_path: Path) -> None:
+    """As in the published traces, whose `c10d::broadcast_` on the processor has the type of the kernel it starts."""
+    launch = {"Id": 1, "Name": "c10d::broadcast_", "NodeType": 7, "runtime": 85, "data_deps": [], "is_cpu_op": True}
+    kernel = {"Id": 2, "Name": "ncclKernel", "NodeType": 7, "ctrlDeps": [1], "data_deps": [1], "is_cpu_op": False}
+    sized = kernel | {"Id": 3, "data_deps": [2], "comm_type": 5, "comm_size": 4000}
+    work = {"Id": 4, "Name": "gemm", "NodeType": 4, "runtime": 20, "data_deps": [3], "is_cpu_op": False}
+    file = tmp_path / "rank.0.json"
+    file.write_text(json.dumps({"workload_graph": [launch, kernel, sized, work]}))
+    binary = tmp_path / "rank.0.et"
+    launched, started = chakra_node(1, "c10d::broadcast_", 7, [], 85, is_cpu_op=1), {"is_cpu_op": 0}
+    binary.write_bytes(
+        chakra(
+            launched,
+            chakra_node(2, "ncclKernel", 7, [1], **started) + of_field(4, 1),
+            chakra_node(3, "ncclKernel", 7, [2], **started, comm_type=5, comm_size=4000) + of_field(4, 1),
+            chakra_node(4, "gemm", 4, [3], 20, **started),
+        )
+    )
+    traced, same = (sim.step_of_trace(path, ranks=2, protocol=PROTOCOL) for path in (file, binary))
+    assert traced == same
+    assert traced.step["node"] == [
+        {"name": "1 c10d::broadcast_", "compute": "0 us", "after": []},
+        {"name": "3 ncclKernel", "collective": "broadcast", "after": ["1 c10d::broadcast_"], "bytes": 4000},
+        {"name": "4 gemm", "compute": "20 us", "after": ["3 ncclKernel"]},
+    ]
+    assert traced.not_modelled == {"collective without comm_type": 1}
+
+
+@pytest.mark.parametrize(
+    "graph", [3, [3], [{"Id": 1}], [{"Id": 1, "Name": "a", "NodeType": "x"}], [{"Id": 1, "Name": "a", "NodeType": []}]]
+)
+def test_bad_json_of_chakra_ends_in_one_sentence(tmp_path: Path, graph: Any) -> None:
+    file = tmp_path / "rank.0.json"
+    file.write_text(json.dumps({"workload_graph": graph}))
+    assert "not as Chakra writes nodes" in error_of(file)
 
 
 @pytest.mark.parametrize(

@@ -192,3 +192,13 @@ def test_what_record_step_writes_says_which_collectives_a_rank_waited_for(tmp_pa
     network = {"star": {"hosts": 4}, "rate": "1 Gbit/s"}
     report = sim.run({"network": network, "step": [traced.step]}).check().report["steps"][0]
     assert report["computed_seconds"] == pytest.approx((10 + 1 + 184 + 195 + 350 + 100) * 1e-6)
+
+
+def test_the_study_of_neighbours_runs_and_hosts_take_longer_than_a_switch() -> None:
+    script = [sys.executable, "experiments/neighbours/study.py", "--tiny", "--json"]
+    ran = subprocess.run(script, capture_output=True, text=True, cwd=ROOT, timeout=300)
+    assert ran.returncode == 0, ran.stderr
+    network, hosts = map(json.loads, ran.stdout.splitlines())
+    # Hosts move 2 * 7 / 8 of what each rank has over its link, beside a switch all of it once.
+    assert 1.5 < hosts["alone_ms"] / network["alone_ms"] < 2.5
+    assert network["slowdown"] > 1 < hosts["slowdown"]

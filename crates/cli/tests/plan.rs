@@ -74,6 +74,21 @@ fn no_protocol_whose_switches_sum_everything_is_far_from_the_best() {
 }
 
 #[test]
+fn ranks_have_the_slots_that_they_would_propose() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().to_str().unwrap();
+    let plan = json(&plan(&["--parameters", "1_000_000", "--hosts", "8", "--out", out, "--json"]));
+    let rows: Vec<&Value> = plan["rows"].as_array().unwrap().iter().filter(|row| row["in_network"] == true).collect();
+    let goodput = |row: &Value| row["goodput_gbps"].as_f64().unwrap();
+    let best = rows.iter().map(|row| goodput(row)).fold(0.0, f64::max);
+    for row in rows {
+        assert!(goodput(row) > 0.9 * best, "with slots for one round trip, ranks ahead of others wait: {row}");
+        let file = std::fs::read_to_string(folder.path().join(format!("{}.toml", row["protocol"].as_str().unwrap())));
+        assert!(file.unwrap().contains("slots = 512"), "750 kB in packets of 1,500 bytes, and a power of two: {row}");
+    }
+}
+
+#[test]
 fn a_plan_that_is_scaled_down_says_so_and_slower_links_make_steps_longer() {
     let of = |rate: &str, scale: &str| {
         let words = ["--parameters", "400_000", "--hosts", "4", "--protocol", summing(), "--rate", rate];

@@ -1,13 +1,13 @@
-"""Chakra execution traces (MLCommons): protobuf, one file for each rank, each message behind its length.
+"""Chakra execution traces (MLCommons), one file for each rank: protobuf, each message behind its length, or JSON.
 
-The few fields that count are read here, by the numbers of `schema/protobuf/et_def.proto`; others are skipped, as
-protobuf has it.
+The fields that count are read here, by the numbers of `schema/protobuf/et_def.proto` and the names of
+`src/feeder/json_node.cpp`; others are skipped, as protobuf has it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,12 +38,14 @@ class _Node:
     name: str = ""
     type: int = 0
     after: list[int] = field(default_factory=list)
+    #: Control dependencies, which name callers; Chakra's own feeder waits for data dependencies alone, too.
+    callers: int = 0
     microseconds: int = 0
     attributes: dict[str, int | str] = field(default_factory=dict)
 
 
 def nodes(path: Path, data: bytes, ranks: int) -> Traced:
-    """One rank's nodes."""
+    """One rank's nodes, in protobuf."""
     try:
         messages = list(_messages(memoryview(data)))
         # The first one says which version it is.
@@ -53,6 +55,30 @@ def nodes(path: Path, data: bytes, ranks: int) -> Traced:
         raise ConfigError(f"{path} is not a trace that is known, or it is cut off: as Chakra, {error}") from error
     if not versions or len(read) < len(messages) - 1:
         raise ConfigError(f"{path}: {'two nodes of Chakra have one id' if versions else 'it is empty'}")
+    return _step(path, read, ranks)
+
+
+def nodes_of_json(path: Path, trace: Mapping[str, Any], ranks: int) -> Traced:
+    """One rank's nodes, in JSON."""
+    try:
+        read = dict(map(_node_of_json, trace["workload_graph"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"{path}: a node of workload_graph is not as Chakra writes nodes: {error!r}") from error
+    if len(read) < len(trace["workload_graph"]):
+        raise ConfigError(f"{path}: two nodes of Chakra have one id")
+    return _step(path, read, ranks)
+
+
+def _node_of_json(of: Mapping[str, Any]) -> tuple[int, _Node]:
+    attributes = {key: int(of[key]) for key in ("is_cpu_op", "comm_type", "comm_size") if key in of}
+    after = list(dict.fromkeys(map(int, of.get("data_deps", []))))
+    callers = len(of.get("ctrlDeps", []))
+    node = _Node(str(of["Name"]), int(of["NodeType"]), after, callers, int(of.get("runtime", 0)), dict(attributes))
+    return int(of["Id"]), node
+
+
+def _step(path: Path, read: dict[int, _Node], ranks: int) -> Traced:
+    """The nodes of a step."""
     missing: Counter[str] = Counter()
     notes = stretched(1, ranks)
     after = {_label(number, node): [_label(of, read.get(of)) for of in node.after] for number, node in read.items()}
@@ -71,6 +97,9 @@ def nodes(path: Path, data: bytes, ranks: int) -> Traced:
         made += [] if one is None else [one]
     if of_gpu:
         notes.append("operators of the processor take no time, since the GPU's are in the trace, too")
+    callers = sum(node.callers for node in read.values())
+    if callers:
+        notes.append(f"nothing waits for its {callers} control dependencies, which say what called what")
     groups = {node.attributes["pg_name"] for node in read.values() if "pg_name" in node.attributes}
     if len(groups) > 1:
         notes.append(f"its {len(groups)} process groups all count as the group of all ranks")
@@ -85,12 +114,17 @@ def _made(
     path: Path, label: str, node: _Node, before: list[str], ranks: int, missing: Counter[str]
 ) -> dict[str, Any] | None:
     """The node of a step; None where it has none, which is counted."""
-    if node.type in _COMPUTES:
+    launches = node.type == _COLLECTIVE and node.attributes.get("is_cpu_op") == 1 and "comm_type" not in node.attributes
+    if node.type in _COMPUTES or launches:
+        # What calls a GPU's kernel has the kernel's type, and no size.
         return {"name": label, "compute": f"{node.microseconds} us", "after": before}
     if node.type != _COLLECTIVE:
         missing[_TYPES.get(node.type, f"node type {node.type}")] += 1
         return None
     kind, size = node.attributes.get("comm_type"), node.attributes.get("comm_size", 0)
+    if kind is None:
+        missing["collective without comm_type"] += 1
+        return None
     if kind not in _COLLECTIVES or not isinstance(size, int):
         raise ConfigError(f"{path}: {label} has comm_type {kind}, which is not a collective of Chakra's")
     name = _COLLECTIVES[int(kind)]
@@ -122,9 +156,13 @@ def _node(message: memoryview) -> tuple[int, _Node]:
                 node.name = str(value, "utf-8")
             case 3, int():
                 node.type = value
-            case 4 | 5, int():
+            case 4, int():
+                node.callers += 1
+            case 4, memoryview():
+                node.callers += len(_packed(value))
+            case 5, int():
                 node.after.append(value)
-            case 4 | 5, memoryview():
+            case 5, memoryview():
                 node.after += _packed(value)
             case 7, int():
                 node.microseconds = value

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from math import prod
 from pathlib import Path
 from typing import Any
 
 from tributary.errors import ConfigError
-from tributary.sim._profile import Traced, nodes_of
+from tributary.sim._profile import Traced, elements_of, nodes_of
 
 
 def nodes(path: Path, trace: Mapping[str, Any], ranks: int, compute: float | None) -> Traced:
@@ -63,6 +62,5 @@ def _types(shapes: list[Any], kinds: list[Any]) -> dict[int, str]:
     types = {}
     for shape, kind in zip(shapes, kinds, strict=False):
         if "Tensor(" in str(kind):
-            elements = sum(map(prod, shape)) if shape and isinstance(shape[0], list) else prod(shape)
-            types[elements] = str(kind).split("Tensor(")[1].split(")")[0]
+            types[elements_of(shape)] = str(kind).split("Tensor(")[1].split(")")[0]
     return types

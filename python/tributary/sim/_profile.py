@@ -185,18 +185,18 @@ def _is_at_once(
 
 def _size(event: Mapping[str, Any], types: Mapping[int, str]) -> tuple[int, bool]:
     """The bytes of a collective's whole tensor, and whether its type is a guess."""
-    elements = max((_elements(dims) for dims in event.get("args", {}).get("Input Dims", [])), default=0)
+    elements = max((elements_of(dims) for dims in event.get("args", {}).get("Input Dims", [])), default=0)
     known = types.get(elements)
     return elements * SIZES.get(known or "float", 4), known is None
 
 
-def _elements(dims: Any) -> int:
+def elements_of(dims: Any) -> int:
     """Elements of a tensor, or of a list of tensors, as the profiler writes shapes."""
     if not isinstance(dims, list) or not dims:
         return 0
     if all(isinstance(size, int) for size in dims):
         return prod(dims)
-    return sum(_elements(inner) for inner in dims)
+    return sum(elements_of(inner) for inner in dims)
 
 
 def _busy(events: Iterable[Mapping[str, Any]], begin: float, end: float) -> list[tuple[float, float]]:

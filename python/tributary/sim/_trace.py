@@ -38,7 +38,8 @@ def step_of_trace(
     *PyTorch's ExecutionTraceObserver* writes no times: give `compute`, the seconds that the rank computes in the step,
     which is what the trace holds. They are divided evenly among its operators.
 
-    *Chakra* (MLCommons) has one file of protobuf for each rank; this reads one. A collective's `comm_size` is what a
+    *Chakra* (MLCommons) has one file of protobuf or JSON for each rank; this reads one. Nodes wait for data
+    dependencies alone, as in Chakra's own feeder. A collective's `comm_size` is what a
     rank brings. Sends and receives are counted, and not modelled.
 
     *GOAL* (LogGOPSim) has all ranks in one text, which must be `ranks`. A receive is complete once its message is there
@@ -55,6 +56,8 @@ def step_of_trace(
         read_trace = _json(path, data)
         if isinstance(read_trace, Mapping) and "nodes" in read_trace:
             nodes, missing, notes, recorded = _execution_trace.nodes(path, read_trace, ranks, compute)
+        elif isinstance(read_trace, Mapping) and "workload_graph" in read_trace:
+            nodes, missing, notes, recorded = _chakra.nodes_of_json(path, read_trace, ranks)
         else:
             nodes, missing, notes, recorded = _profile.nodes(path, read_trace, ranks)
     else:

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use toml::{Table, Value};
-use tributary_net::pool_size::elements_in;
+use tributary_net::pool_size::{elements_in, packet_bytes, suggested};
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::contract::options::{Defaults, Kind};
 use tributary_proto::contract::protocol::Protocol;
@@ -145,6 +145,9 @@ impl Experiment {
         // PyTorch's first bucket is smaller, so that the first reduction begins early.
         let first = bucket.0.min(1 << 20).div_ceil(self.scale);
         let [forward, backward] = [in_ps(1.0 / 3.0), in_ps(2.0 / 3.0)];
+        // The pool that workers propose, not the simulator's, which is no larger than it must be: PA-ATP's ranks need slots
+        // to be ahead of each other.
+        let elements = elements_in(protocol, MTU - IPV4_AND_UDP_LEN);
         let header = match self.scale {
             1 => String::new(),
             scale => format!("# Sizes and times are a {scale}th: multiply times by {scale}.\n"),
@@ -152,10 +155,10 @@ impl Experiment {
         let text = format!(
             "seed = {}\nend = \"1000 s\"\n[[step]]\nkind = \"{kind}\"\nprotocol = \"{protocol}\"\nhosts = \"all\"\n\
              iterations = {STEPS}\ntype = \"{dtype}\"\nbucket = {}\nfirst_bucket = {first}\n\
-             elements_per_packet = {}\nhost_path = {}\n[[step.layer]]\ncount = {layers}\nparameters = {}\nforward = \"{forward} ps\"\nbackward = \"{backward} ps\"\n",
+             elements_per_packet = {elements}\nslots = {}\nhost_path = {}\n[[step.layer]]\ncount = {layers}\nparameters = {}\nforward = \"{forward} ps\"\nbackward = \"{backward} ps\"\n",
             self.seed,
             bucket.0.div_ceil(self.scale),
-            elements_in(protocol, MTU - IPV4_AND_UDP_LEN),
+            suggested(Some(self.links.slowest.0.0), self.links.round_trip.into(), packet_bytes(protocol, elements)),
             way == Way::Gloo,
             parameters / u64::from(*layers) / self.scale,
         );

@@ -11,6 +11,7 @@ use tributary_net::client;
 use tributary_net::status::{JobStatus, SwitchStatus};
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::Span;
+use tributary_sim::Graph;
 use tributary_sim::config::{Bytes, Config, DataRate, Duration, network_of};
 
 use crate::failure::Failure;
@@ -27,6 +28,8 @@ pub struct Links {
     pub hosts: u32,
     /// Its slowest link.
     pub slowest: DataRate,
+    /// From host to host and back over the longest path without queues.
+    pub round_trip: Duration,
     /// The [network] of experiments.
     pub network: Table,
     /// Their faults: links that lose packets.
@@ -57,7 +60,16 @@ impl Links {
             ("delay", delay.to_string().into()),
             ("mark_above", marks.into()),
         ]);
-        Links { name, assumed: Vec::new(), hosts, slowest: rate, network, faults: None, switch_memory: None }
+        Links {
+            name,
+            assumed: Vec::new(),
+            hosts,
+            slowest: rate,
+            round_trip: Duration(delay.0.times(4)),
+            network,
+            faults: None,
+            switch_memory: None,
+        }
     }
 
     /// The network of a file: an experiment's, a fabric's, or another simulator's topology. Flags say what a fabric's file
@@ -92,8 +104,16 @@ impl Links {
         if hosts < 2 {
             return Err(wrong(format!("it has {hosts} hosts; a plan needs two")));
         }
-        let name = format!("{hosts} hosts of {shown}");
-        Ok(Links { name, assumed, hosts, slowest, network, faults: whole.remove("fault"), switch_memory: None })
+        Ok(Links {
+            name: format!("{hosts} hosts of {shown}"),
+            assumed,
+            hosts,
+            slowest,
+            round_trip: round_trip(&graph),
+            network,
+            faults: whole.remove("fault"),
+            switch_memory: None,
+        })
     }
 
     /// The network of a running switch, by its status. Flags say what it does not know, and of how many hosts to think.
@@ -124,6 +144,15 @@ impl Links {
         }
         Ok(links)
     }
+}
+
+/// Up over all levels and down again, and back, if each link is as long as the longest.
+fn round_trip(graph: &Graph) -> Duration {
+    let switches = (0..graph.switches()).map(|switch| graph.switch(switch));
+    let levels = switches.clone().map(|switch| graph.level(switch)).max().unwrap_or(1);
+    let latency = switches.map(|switch| graph.latency(switch)).max().unwrap_or_default();
+    let longest = graph.edges().iter().map(|edge| edge.a_to_b.delay).max().unwrap_or_default();
+    Duration((longest + latency).times(4 * u64::from(levels)))
 }
 
 /// As many hosts as the switch's jobs have now: those at the switch itself, and those of child switches in racks.
