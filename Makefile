@@ -104,7 +104,7 @@ $(VENV)/.test-tools: $(VENV)/.tools pyproject.toml
 	scripts/apt-install iproute2 nftables tshark systemd prometheus curl openssl
 	@scripts/apt-install chromium || echo "left out: the tests of the switch's page, as chromium cannot be installed here"
 	$(PYTHON) -m pip install --quiet 'pytest>=8' 'pytest-xdist>=3.6' 'ruff>=0.12' 'mypy>=1.16' 'ml_dtypes>=0.4' \
-	    'matplotlib>=3.7' 'pandas>=2.0' 'pyarrow>=15' 'distributed>=2024.1'
+	    'matplotlib>=3.7' 'pandas>=2.0' 'pyarrow>=15' 'distributed>=2024.1' 'PyYAML>=6'
 	@touch $@
 
 docs: build site ## The site: target/site/index.html; a dead link is an error

@@ -31,7 +31,7 @@ local COMMON = {
     { "version", 2, 1, "Version of the wire format" },
     { "protocol", 3, 1, "Protocol", values = PROTOCOLS },
     { "kind", 4, 1, "Kind" },
-    { "reserved", 5, 1, "Reserved", hex = true },
+    { "checksum", 5, 1, "Checksum in the low half of the key", values = { [0] = "none", [1] = "CRC32C" } },
     { "job", 6, 2, "Job" },
     { "key", 8, 8, "Key of the job", hex = true },
 }

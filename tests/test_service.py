@@ -89,13 +89,6 @@ def test_a_switch_notifies_its_service_manager_when_it_is_ready_works_reloads_an
     manager.close()
 
 
-def test_pods_use_the_network_of_their_host_and_no_variables_of_services() -> None:
-    for file in (DEPLOY / "kubernetes").glob("*.yaml"):
-        text = file.read_text()
-        pods = text.count("containers:")
-        assert pods == text.count("hostNetwork: true") == text.count("enableServiceLinks: false") > 0, file
-
-
 def test_the_unit_gives_up_on_settings_that_a_person_has_to_mend(tmp_path: Path) -> None:
     assert "\nRestartPreventExitStatus=2\n" in UNIT.read_text()
     missing = tmp_path / "missing.toml"

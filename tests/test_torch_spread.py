@@ -43,6 +43,17 @@ def test_a_switch_that_is_too_slow_to_help_sums_nothing() -> None:
     assert plan(range(4), [0.001], 0.60).shares == [0.0, 1.0]
 
 
+@pytest.mark.parametrize(
+    ("size", "rate", "is_narrow"), [(8, 0.9, False), (8, 0.7, True), (4, 0.9, True), (16, 0.75, False), (16, 0.7, True)]
+)
+def test_shards_go_through_switches_that_bring_them_as_fast_as_the_ranks_hosts(
+    size: int, rate: float, is_narrow: bool
+) -> None:
+    planned = plan(range(size), [rate], size / (2 * (size - 1)))
+    assert planned.shares[-1] > 0
+    assert planned.has_narrow_switches(1, size) == is_narrow
+
+
 def test_a_plan_says_which_links_limit_it() -> None:
     # A switch on a worker's link beside four workers: all links are busy. One on a slow link: the hosts' alone.
     for rate, limits in [(0.25, ["at s:1", "at the ranks' own hosts"]), (0.001, ["at the ranks' own hosts"])]:

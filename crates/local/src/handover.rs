@@ -5,7 +5,12 @@
 //! it has finished there; nothing else is shared, and no rank ever waits for a rank that waits for it. The results of a
 //! rank's share replace the elements of the same share in its own slot, which no other rank reads before.
 //!
-//! `tests/handover.rs` visits every order of steps of small groups.
+//! A rank that must wait sleeps at the counter of the rank that it waits for, which is a [`Doorbell`].
+//!
+//! `tests/handover.rs` visits every order of steps of small groups, and `tests/schedules.rs` permutes their accesses to
+//! counters.
+
+use std::time::Duration;
 
 /// The stages of a chunk, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -133,4 +138,46 @@ impl Handover {
 /// True if a counter is at this count or behind it; they wrap, and are never far from each other.
 pub fn has_reached(counter: u32, count: u32) -> bool {
     counter.wrapping_sub(count).cast_signed() >= 0
+}
+
+/// A word that ranks share, with all accesses in one order, and the sleep until it changes.
+pub trait Word {
+    /// Its value.
+    fn get(&self) -> u32;
+    /// Changes it.
+    fn set(&self, value: u32);
+    /// Adds to it, modulo 2^32.
+    fn add(&self, change: u32);
+    /// Sleeps if it has this value, until somebody wakes those that sleep here, or the time has passed.
+    fn sleep(&self, value: u32, timeout: Duration);
+    /// Wakes all that sleep here.
+    fn wake(&self);
+}
+
+/// A counter and how many sleep until it changes.
+pub struct Doorbell<'a, W> {
+    /// The counter.
+    pub word: &'a W,
+    /// How many sleep. A process that is killed in its sleep leaves it too high, which costs a call for each change.
+    pub sleepers: &'a W,
+}
+
+impl<W: Word> Doorbell<'_, W> {
+    /// Changes the counter, and wakes those that sleep.
+    pub fn publish(&self, value: u32) {
+        // Either this sees the sleeper, or the sleeper sees the new value.
+        self.word.set(value);
+        if self.sleepers.get() != 0 {
+            self.word.wake();
+        }
+    }
+
+    /// Sleeps until the counter differs from `seen`, or the time has passed.
+    pub fn sleep(&self, seen: u32, timeout: Duration) {
+        self.sleepers.add(1);
+        if self.word.get() == seen {
+            self.word.sleep(seen, timeout);
+        }
+        self.sleepers.add(1u32.wrapping_neg());
+    }
 }

@@ -1,10 +1,10 @@
 //! Where what lies in the memory that ranks share: for each rank words, the descriptions of its collectives, and slots.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::collective::{Description, SLOT_BYTES};
-use crate::handover::Stage;
-use crate::memory::{Doorbell, Memory};
+use crate::handover::{Doorbell, Stage, Word};
+use crate::memory::Memory;
 
 /// The most ranks of a group: each has a bit of a word in errors and waits.
 pub const MAX_RANKS: usize = 64;
@@ -65,13 +65,13 @@ impl Layout {
         (rank * LINES + line) * LINE
     }
 
-    fn doorbell_at(&self, rank: usize, line: usize) -> Doorbell<'_> {
+    fn doorbell_at(&self, rank: usize, line: usize) -> Doorbell<'_, AtomicU32> {
         let at = self.line(rank, line);
         Doorbell { word: self.memory.word(at), sleepers: self.memory.word(at + 4) }
     }
 
     /// A rank's counter of a stage.
-    pub fn counter(&self, rank: usize, stage: Stage) -> Doorbell<'_> {
+    pub fn counter(&self, rank: usize, stage: Stage) -> Doorbell<'_, AtomicU32> {
         self.doorbell_at(rank, stage as usize)
     }
 
@@ -153,7 +153,7 @@ impl Layout {
         self.memory.word(at + 8).store((ranks >> 32) as u32, Ordering::Relaxed);
         self.memory.word(at).store(code, Ordering::Release);
         for stage in Stage::ALL {
-            crate::memory::futex_wake(self.counter(rank, stage).word);
+            self.counter(rank, stage).word.wake();
         }
     }
 

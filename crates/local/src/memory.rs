@@ -12,6 +12,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use crate::handover::Word;
+
 /// A file in memory, without a name, whose size can no longer change: so that no access to it ever faults.
 pub fn sealed_file(bytes: usize) -> io::Result<File> {
     // SAFETY: the name is a string that ends with zero.
@@ -104,7 +106,7 @@ impl Drop for Memory {
 }
 
 /// Sleeps while the word, which processes share, has this value, until it is woken or the time has passed.
-pub fn futex_wait(word: &AtomicU32, value: u32, timeout: Duration) {
+fn futex_wait(word: &AtomicU32, value: u32, timeout: Duration) {
     let timeout = libc::timespec {
         tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
         tv_nsec: timeout.subsec_nanos().into(),
@@ -114,37 +116,30 @@ pub fn futex_wait(word: &AtomicU32, value: u32, timeout: Duration) {
 }
 
 /// Wakes all that sleep at the word.
-pub fn futex_wake(word: &AtomicU32) {
+fn futex_wake(word: &AtomicU32) {
     // SAFETY: the word outlives the call, which does not read it.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, libc::c_int::MAX) };
 }
 
-/// A counter and how many sleep until it changes.
-#[derive(Clone, Copy)]
-pub struct Doorbell<'a> {
-    /// The counter.
-    pub word: &'a AtomicU32,
-    /// How many sleep. A process that is killed in its sleep leaves it too high, which costs a call for each change.
-    pub sleepers: &'a AtomicU32,
-}
-
-impl Doorbell<'_> {
-    /// Changes the counter, and wakes those that sleep.
-    pub fn publish(&self, value: u32) {
-        // Sequentially consistent on both sides: either this sees the sleeper, or the sleeper sees the new value.
-        self.word.store(value, Ordering::SeqCst);
-        if self.sleepers.load(Ordering::SeqCst) != 0 {
-            futex_wake(self.word);
-        }
+impl Word for AtomicU32 {
+    fn get(&self) -> u32 {
+        self.load(Ordering::SeqCst)
     }
 
-    /// Sleeps until the counter differs from `seen`, or the time has passed.
-    pub fn sleep(&self, seen: u32, timeout: Duration) {
-        self.sleepers.fetch_add(1, Ordering::SeqCst);
-        if self.word.load(Ordering::SeqCst) == seen {
-            futex_wait(self.word, seen, timeout);
-        }
-        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+    fn set(&self, value: u32) {
+        self.store(value, Ordering::SeqCst);
+    }
+
+    fn add(&self, change: u32) {
+        self.fetch_add(change, Ordering::SeqCst);
+    }
+
+    fn sleep(&self, value: u32, timeout: Duration) {
+        futex_wait(self, value, timeout);
+    }
+
+    fn wake(&self) {
+        futex_wake(self);
     }
 }
 

@@ -133,6 +133,24 @@ fn a_visitor_that_is_not_of_the_group_gets_nothing_and_disturbs_nobody() {
 }
 
 #[test]
+fn a_visitor_of_another_group_hands_its_descriptors_over_in_vain() {
+    let name = name();
+    std::thread::scope(|scope| {
+        let host = scope.spawn(|| join(&name, 0, 2));
+        // It knows the socket's name, and brings a descriptor of its process, for a group of another size.
+        let other = Ranks { name: &name, rank: 1, ranks: 3, timeout: PATIENCE };
+        let error = meet::<()>(&other, &mut || Ok(())).unwrap_err();
+        assert!(error.to_string().starts_with("the memory of rank 0 did not arrive"), "{error}");
+        let rank = join(&name, 1, 2);
+        let host = host.join().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| barrier(&rank, PATIENCE).unwrap());
+            barrier(&host, PATIENCE).unwrap();
+        });
+    });
+}
+
+#[test]
 fn a_meeting_names_who_does_not_come_and_ends_when_its_caller_says_so() {
     let name = name();
     let all = Ranks { name: &name, rank: 0, ranks: 3, timeout: Duration::from_millis(50) };

@@ -6,3 +6,4 @@ mod faults;
 mod handover;
 mod hosts;
 mod ranks;
+mod schedules;

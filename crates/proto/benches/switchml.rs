@@ -11,12 +11,13 @@ use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::host::{Collective, Host};
 use tributary_proto::contract::ids::{ChildId, GroupId, PortId, TreeId};
 use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
+use tributary_proto::contract::seal;
 use tributary_proto::contract::switch::{NoQueues, Verdict};
 use tributary_proto::contract::time::Time;
 use tributary_proto::switchml::wire::{HEADER_LEN, Kind, put_wid};
 use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 
-use self::switchml_setup::{SLOTS, WORLD_SIZE, drain, integers, job, pipeline, readdress};
+use self::switchml_setup::{KEY, SLOTS, WORLD_SIZE, drain, integers, job, pipeline, readdress};
 
 /// A run of packets of one rank for adjacent blocks, as a driver hands them over.
 const RUN: usize = 32;
@@ -95,6 +96,18 @@ fn switch(c: &mut Criterion) {
     }
 }
 
+/// What `integrity=crc32c` adds for each packet that is received, and for each that is sent.
+fn checksum(c: &mut Criterion) {
+    for k in [64, 256, 360] {
+        let mut packet = vec![7; HEADER_LEN + 4 * k];
+        let mut group = c.benchmark_group(format!("switchml/checksum/{k}"));
+        group.throughput(Throughput::Bytes(packet.len() as u64));
+        group.bench_function("seal", |b| b.iter(|| seal::seal(black_box(&mut packet), KEY)));
+        group.bench_function("check", |b| b.iter(|| seal::check(black_box(&packet), KEY).unwrap()));
+        group.finish();
+    }
+}
+
 /// A result comes in, the next update goes out.
 fn worker(c: &mut Criterion) {
     for k in [64, 256, 360] {
@@ -141,5 +154,5 @@ fn worker(c: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, switch, worker);
+criterion_group!(benches, switch, checksum, worker);
 criterion_main!(benches);

@@ -6,6 +6,7 @@ mod canary;
 mod canary_jobs;
 mod capture;
 mod checkers;
+mod classes;
 mod closed_forms;
 mod congestion;
 mod dctcp;

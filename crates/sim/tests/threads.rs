@@ -8,6 +8,8 @@ use tributary_sim::run_on_threads;
 
 const CLOS: &str = "end = '1 s'\nnetwork = { clos = { ports = 4 }, delay = '500 ns', queue = '60 kB', mark_above = '20 kB', \
                     routing = 'random' }\n";
+/// A protocol whose sums switches make.
+const AT_SWITCHES: &str = "switchml";
 const LEAF_SPINE: &str = "end = '1 s'\nnetwork = { leaf_spine = { leaves = 4, spines = 3, hosts_per_leaf = 4 }, \
                           delay = '300 ns', switch_latency = '200 ns', routing = 'default_unless_half_full'";
 
@@ -47,7 +49,7 @@ fn messages_over_random_paths() {
 #[test]
 fn collectives_of_every_protocol_under_background_traffic() {
     let traffic = "[[traffic]]\npattern = 'uniform'\nhosts = 'all'\nmessage = '20 kB'\nload = '40 %'\n";
-    for (protocol, more) in [("switchml", "trees = 4\nslots = 64\niterations = 2"), ("ring", ""), ("canary", "")] {
+    for (protocol, more) in [(AT_SWITCHES, "trees = 4\nslots = 64\niterations = 2"), ("ring", ""), ("canary", "")] {
         let report = is_the_same_on_threads(&format!("{CLOS}{}{traffic}", job(protocol, more)));
         assert!(report.failure().is_none(), "{protocol}: {:?}", report.failure());
     }
@@ -63,7 +65,7 @@ fn flows_under_dctcp_that_arrive_at_random() {
 fn links_that_pause_senders_in_other_partitions() {
     let lossless = ", queue = '64 KiB', lossless = { xoff = '8 KiB' } }\n";
     let traffic = "[[traffic]]\npattern = 'uniform'\nhosts = 'all'\nmessage = '20 kB'\nexchange = true\n";
-    let report = is_the_same_on_threads(&format!("{LEAF_SPINE}{lossless}{}{traffic}", job("switchml", "trees = 2")));
+    let report = is_the_same_on_threads(&format!("{LEAF_SPINE}{lossless}{}{traffic}", job(AT_SWITCHES, "trees = 2")));
     assert!(report.links.iter().any(|row| row.pauses > 0));
 }
 
@@ -77,7 +79,7 @@ fn faults_of_all_kinds() {
             { dead = 'switch 4', at = '20.1 us', until = '60 us' },
             { dead = 'host 7', at = '80 us' }]\n";
     for lossless in ["", ", queue = '64 KiB', lossless = { xoff = '8 KiB' }"] {
-        let job = job("switchml", "trees = 2\ntimeout = '20 ms'");
+        let job = job(AT_SWITCHES, "trees = 2\ntimeout = '20 ms'");
         is_the_same_on_threads(&format!("{faults}{LEAF_SPINE}{lossless} }}\n{job}"));
     }
 }
@@ -88,4 +90,25 @@ fn a_run_that_is_stopped_says_when() {
     let config = Config::parse(&file).unwrap();
     let error = run_on_threads(&config, 2, &mut |_| ControlFlow::Break(())).unwrap_err();
     assert!(error.to_string().contains("the run was stopped after"), "{error}");
+}
+
+/// Only the switches of the first thread were looked at.
+#[test]
+fn the_fullest_switch_may_be_any_threads() {
+    let report = is_the_same_on_threads(&format!(
+        "{LEAF_SPINE}, queue = '60 kB' }}\n[[job]]\nprotocol = '{AT_SWITCHES}'\nhosts = '50 %'\ntensor = '256 KiB'\n"
+    ));
+    assert!(report.switch_memory_bytes > 0);
+}
+
+#[test]
+fn classes_of_packets_while_a_rate_changes() {
+    for service in ["'strict'", "{ weights = [2, 1] }"] {
+        let report = is_the_same_on_threads(&format!(
+            "{LEAF_SPINE}, queue = '60 kB', service = {service} }}\n[[job]]\nprotocol = '{AT_SWITCHES}'\nhosts = '50 %'\n\
+             tensor = '256 KiB'\npriority = 1\n[[traffic]]\npattern = 'uniform'\nmessage = '64 KiB'\n[[fault]]\n\
+             links = [['leaf 0', 'spine 0']]\nat = '10 us'\nuntil = '40 us'\nrate = '10 Gbit/s'\n"
+        ));
+        assert!(report.finished);
+    }
 }

@@ -16,6 +16,7 @@ use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, PortId, Ra
 use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
 use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
 use tributary_proto::contract::protocol::Protocol;
+use tributary_proto::contract::seal;
 use tributary_proto::contract::switch::{NoQueues, Verdict};
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::values::Values;
@@ -81,6 +82,9 @@ fn packets<'a>(subject: &'a Subject, mut bytes: &'a [u8]) -> impl Iterator<Item 
             let kind = subject.first_kind + if packet[4] < 128 { packet[4] % 7 } else { packet[4] % 16 };
             let Subject { protocol, job, .. } = subject;
             Common { protocol: protocol.code, kind, job: job.job, key: job.key }.emit(&mut packet);
+            if seal::is_chosen(&job.options) {
+                seal::seal(&mut packet, job.key);
+            }
         }
         Some((from / 2, packet))
     })

@@ -2,8 +2,10 @@
 
 use tributary_proto::aggregation::Report;
 use tributary_proto::contract::config::FabricPlan;
-use tributary_proto::contract::ids::{Rank, TreeId};
+use tributary_proto::contract::drop_reason::DropReason;
+use tributary_proto::contract::ids::{JobKey, Rank, TreeId};
 use tributary_proto::contract::packet::{Addr, Ecn};
+use tributary_proto::contract::seal;
 use tributary_proto::contract::wire::COMMON_LEN;
 use tributary_proto::switchml::PROTOCOL;
 use tributary_proto::switchml::wire::{HEADER_LEN, Header, Kind, Mismatch};
@@ -19,6 +21,7 @@ pub fn wire(bytes: &[u8]) {
     // Reserved, and not read.
     again[35] = bytes[35];
     assert_eq!(again, bytes);
+    wire_sealed(bytes);
     if let Ok(report) = Report::parse(bytes.get(HEADER_LEN..).unwrap_or_default()) {
         assert_eq!(HEADER_LEN + report.emit(&mut again[HEADER_LEN..]), bytes.len());
         again[HEADER_LEN + 1] = bytes[HEADER_LEN + 1];
@@ -34,11 +37,19 @@ pub fn wire(bytes: &[u8]) {
     }
 }
 
+/// A packet that was completed is taken with the key that it was completed with, and with no other.
+fn wire_sealed(bytes: &[u8]) {
+    let (mut sealed, key, other) = (bytes.to_vec(), JobKey(0x5EED_0000_1234), JobKey(0x5EED_0000_1235));
+    seal::seal(&mut sealed, key);
+    assert_eq!((seal::check(&sealed, key), seal::check(&sealed, other)), (Ok(()), Err(DropReason::Corrupt)));
+}
+
 /// A job that sums floats, one that sums codes, whose results are as long as contributions, one whose results are longer,
-/// and one whose blocks are rotated.
-fn subjects() -> [Subject; 4] {
+/// one whose blocks are rotated, and one whose packets have a checksum.
+fn subjects() -> [Subject; 5] {
     let codes = |down| Subject::of(&PROTOCOL).with(&[("numbers", "int8"), ("down", down)]);
-    [Subject::of(&PROTOCOL), codes("8"), codes("16"), Subject::of(&PROTOCOL).with(&[("numbers", "thc4")])]
+    let with = |name, value| Subject::of(&PROTOCOL).with(&[(name, value)]);
+    [Subject::of(&PROTOCOL), codes("8"), codes("16"), with("numbers", "thc4"), with("integrity", "crc32c")]
 }
 
 /// A switch with a job and a parent gets any packets from anywhere.

@@ -31,6 +31,8 @@ class Network(ABC):
     has_hosts = False
     #: Whether the ranks' own hosts make a share of large sums: the switches' links are too narrow for all.
     is_spread = False
+    #: Whether shards that go through the switches would take longer than from host to host.
+    has_narrow_switches = False
 
     def __init__(self, size: int) -> None:
         self.size = size

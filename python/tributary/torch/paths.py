@@ -82,12 +82,12 @@ class Paths(Backend):
     def _rooted_is_unicast(self, name: str) -> bool:
         """Whether a reduce for each rank, or a broadcast from each rank, moves less data than one for all.
 
-        Not where ranks' hosts have to help the switches, whose links would carry every rank's shard to every rank.
+        Not where the switches' links, which would carry every rank's shard to every rank, are too narrow for that.
         """
         members, network = self._present(name), self._lane(name).network
         if network is not None and (network.is_local or network.is_of_hosts):
             return True
-        return _core.rooted_is_unicast(members.chosen.protocol) and not (network and network.is_spread)
+        return _core.rooted_is_unicast(members.chosen.protocol) and not (network and network.has_narrow_switches)
 
     def _spread(self, name: str, tensors: Tensors) -> None:
         """Settle who makes large sums, at the lane's first large operation and now and then, alike on all ranks."""

@@ -97,6 +97,7 @@ class SwitchNetwork(Network):
         spread, switches = plan(hosts, at_switches, own), [_name(group) for group in self._summing[:-1]]
         self._shares = spread.shares
         self.is_spread = self.has_hosts and self._shares[-1] > 0
+        self.has_narrow_switches = spread.has_narrow_switches(len(self._at_switches), self.size)
         self.shares = spread.of_ways(switches)
         if reports:
             for group in self._at_switches:

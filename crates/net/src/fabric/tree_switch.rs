@@ -181,6 +181,10 @@ impl Switch for TreeMachines {
         })
     }
 
+    fn is_sealed(&self) -> bool {
+        self.machines().any(|tree| tree.machine.is_sealed())
+    }
+
     fn query_kinds(&self) -> u64 {
         self.machines().fold(0, |kinds, tree| kinds | tree.machine.query_kinds())
     }

@@ -9,6 +9,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 
+use tributary_proto::contract::seal;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::wire::{self, COMMON_LEN, kind};
 
@@ -30,14 +31,15 @@ const LIFETIME: Span = Span::from_millis(1_000);
 pub fn split(packet: &[u8], limit: usize, id: u16, fragments: &mut Vec<u8>) -> bool {
     let is_own = packet.len() >= COMMON_LEN && packet[4] >= kind::FIRST_OF_PROTOCOL;
     let Some(space) = limit.checked_sub(HEADER_LEN).filter(|&space| space > 0 && is_own) else { return false };
+    // The header of a fragment is checked before the packet is whole.
+    let Some(mut header) = seal::plain_header(packet) else { return false };
+    header[4] = kind::FRAGMENT;
     let count = packet.len().div_ceil(space);
     if count > usize::from(u8::MAX) || packet.len() > LONGEST {
         return false;
     }
     for (index, bytes) in packet.chunks(space).enumerate() {
-        fragments.extend_from_slice(&packet[..4]);
-        fragments.push(kind::FRAGMENT);
-        fragments.extend_from_slice(&packet[5..COMMON_LEN]);
+        fragments.extend_from_slice(&header);
         for field in [id, (index * space) as u16, packet.len() as u16] {
             fragments.extend_from_slice(&field.to_be_bytes());
         }
@@ -167,6 +169,8 @@ impl<Sender: Copy + Eq + Hash, Owner: Copy + Eq + Hash> Reassembly<Sender, Owner
 
 #[cfg(test)]
 mod tests {
+    use tributary_proto::contract::ids::JobKey;
+
     use super::*;
 
     fn owner(number: u8) -> [u8; 4] {
@@ -200,6 +204,18 @@ mod tests {
             assert_eq!(reassembly.add(Time::ZERO, (), owner(1), last), Some(packet));
             assert!(reassembly.bytes.is_empty());
         }
+    }
+
+    #[test]
+    fn fragments_of_a_packet_with_a_checksum_have_the_job_s_key_and_the_packet_keeps_its_own() {
+        let (key, mut sealed) = (JobKey(0x0123_4567_89AB_CDEF), packet(1472));
+        seal::seal(&mut sealed, key);
+        let (mut reassembly, mut whole) = (Reassembly::default(), None);
+        for fragment in fragments(&sealed, 600, 1) {
+            assert_eq!(fragment[8..COMMON_LEN], key.0.to_be_bytes());
+            whole = reassembly.add(Time::ZERO, (), owner(1), &fragment);
+        }
+        assert_eq!(whole, Some(sealed));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use tributary_net::client;
 use tributary_net::group::ConnectOptions;
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
+use tributary_proto::contract::seal;
 use tributary_proto::protocols;
 
 use crate::levels::setup::{check_sums, integer, jobs, on_ranks, options, reduce, switch, until_empty};
@@ -29,6 +30,28 @@ fn three_levels_and_several_shards_sum_exactly() {
     let (a, b) = (with_shards(Some(&middle)), with_shards(Some(&middle)));
     check_sums(&[&a, &b, &other, &a, &b, &middle], "deep");
     until_empty(&[&root, &middle, &other, &a, &b]);
+}
+
+/// The switches check each packet and write the checksums of their own; a switch that did not would drop all of them.
+#[test]
+fn packets_with_a_checksum_of_their_own_pass_one_switch_and_every_level() {
+    let root = switch(None);
+    let racks = [switch(Some(&root)), switch(Some(&root))];
+    let able: Vec<_> = protocols::ALL.iter().filter(|own| own.options.specs.contains(&seal::OPTION)).collect();
+    assert!(able.len() > 1);
+    for protocol in able {
+        for switches in [[Some(&root); 3], [Some(&racks[0]), Some(&racks[1]), Some(&racks[0])]] {
+            let sealed = |options: &mut ConnectOptions| {
+                let given = [("integrity".to_owned(), "crc32c".to_owned())].into();
+                (options.protocol, options.options) = (protocol, protocol.options.read(&given).unwrap());
+            };
+            let sums = on_ranks(&switches, "sealed", PATIENCE, sealed, |group, rank| {
+                reduce(&group.unwrap(), 50_003, |i| integer(usize::from(rank), i))
+            });
+            let sum = |i| (0..3).fold(0i32, |sum, rank| sum.wrapping_add(integer(rank, i)));
+            assert!(sums.iter().all(|sums| sums.iter().copied().eq((0..50_003).map(sum))), "{protocol}");
+        }
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod combine;
+mod crc32c;
 mod portable;
 mod table;
 
@@ -17,6 +18,7 @@ use std::sync::OnceLock;
 use half::{bf16, f16};
 
 pub use self::combine::{Combine, Fixed16};
+pub use self::crc32c::crc32c;
 use crate::dtype::{DType, ReduceOp};
 pub use crate::scale::Unscale;
 use crate::scale::{BlockExponent, Scale};

@@ -135,6 +135,7 @@ impl Goodput {
             name: None,
             count: 1,
             protocol,
+            priority: 0,
             hosts: Hosts::Count(hosts.max(2)),
             placement: Default::default(),
             ranks_per_host: 1,

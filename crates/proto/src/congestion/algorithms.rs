@@ -20,17 +20,21 @@ pub const ALGORITHMS: &[Algorithm] = &[
 pub const OF_RATES: &[Algorithm] = &[dcqcn::ALGORITHM, hpcc::ALGORITHM, timely::ALGORITHM];
 
 /// The names of [`ALGORITHMS`], for the values of an option.
-pub const NAMES: &[&str] = &names();
+pub const NAMES: &[&str] = &names!(ALGORITHMS);
 
-const fn names() -> [&'static str; ALGORITHMS.len()] {
-    let mut names = [""; ALGORITHMS.len()];
-    let mut index = 0;
-    while index < names.len() {
-        names[index] = ALGORITHMS[index].name;
-        index += 1;
-    }
-    names
+/// The names of algorithms, whatever they are algorithms of, as a constant.
+macro_rules! names {
+    ($algorithms:expr) => {{
+        let mut names = [""; $algorithms.len()];
+        let mut index = 0;
+        while index < names.len() {
+            names[index] = $algorithms[index].name;
+            index += 1;
+        }
+        names
+    }};
 }
+pub(crate) use names;
 
 /// What an algorithm needs from the network so that it can see congestion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -76,6 +76,8 @@ reasons! {
     TooSlow = "too_slow",
     /// The job is over at this switch, because one of its custom operators has failed.
     Faulty = "faulty",
+    /// A bit of the packet has changed on its way, behind UDP's checksum: see [`seal`](crate::contract::seal).
+    Corrupt = "corrupt",
 }
 
 /// How many packets were dropped, by reason. Boxed: what holds it is touched by every packet, and drops are rare.

@@ -27,6 +27,7 @@
 //! | [`protocol`], [`options`] | a protocol as a value, and what people choose for it |
 //! | [`config`] | what machines are made from |
 //! | [`packet`], [`wire`], [`drop_reason`] | packets, the header that all of them begin with, and why one may be dropped |
+//! | [`seal`] | the optional checksum of packets |
 //! | [`pipeline`] | the code that every packet at a switch passes first, with its [limits](rate_limit) |
 //! | [`tensor`] | a collective and its data |
 //! | [`numbers`], [`values`], [`sum_tree`], [`custom_op`] | how elements travel, lie in memory and are combined |
@@ -46,6 +47,7 @@ pub mod packet;
 pub mod pipeline;
 pub mod protocol;
 pub mod rate_limit;
+pub mod seal;
 mod small_map;
 pub mod state;
 pub mod sum_tree;

@@ -226,10 +226,7 @@ impl OptionSet {
 
     fn known(&self) -> String {
         let names: Vec<&str> = self.specs.iter().map(|spec| spec.name).collect();
-        match names.is_empty() {
-            true => "it has none".to_owned(),
-            false => format!("it has {}", names.join(", ")),
-        }
+        if names.is_empty() { "it has none".to_owned() } else { format!("it has {}", names.join(", ")) }
     }
 }
 
@@ -294,6 +291,11 @@ impl Options {
             Some(&Value::Choice(word)) => word,
             other => panic!("option {name} is not a choice but {other:?}"),
         }
+    }
+
+    /// True if there is such a choice, and this word was chosen.
+    pub fn has_choice(&self, name: &str, word: &str) -> bool {
+        matches!(self.0.get(name), Some(&Value::Choice(chosen)) if chosen == word)
     }
 
     /// True if a flag is on. It is a bug to ask for an option that is not declared as a flag.

@@ -9,6 +9,7 @@ use crate::contract::drop_reason::{DropCounters, DropReason};
 use crate::contract::ids::{JobId, JobKey, PortId, Rank};
 use crate::contract::packet::PacketMut;
 use crate::contract::rate_limit::{InstructionBudget, InstructionLimit, QueryLimit};
+use crate::contract::seal;
 use crate::contract::small_map::SmallMap;
 use crate::contract::switch::{Emission, PortView, SharedReport, SharedSwitch, Switch, SwitchReport, Verdict};
 use crate::contract::time::Time;
@@ -46,6 +47,8 @@ struct Entry {
     instruction_limit: Option<InstructionLimit>,
     /// The job's packets go to the machine that its protocol's jobs share.
     uses_shared: bool,
+    /// The job's packets have a checksum.
+    is_sealed: bool,
 }
 
 /// All jobs of one shard.
@@ -139,6 +142,7 @@ impl Pipeline {
             drops: DropCounters::default(),
             instruction_limit,
             uses_shared,
+            is_sealed: job.machine.as_ref().is_some_and(|machine| machine.is_sealed()),
             job,
         };
         self.jobs.insert(id, entry);
@@ -173,7 +177,8 @@ impl Pipeline {
         let Some(entry) = self.jobs.get_mut(common.job) else {
             return self.reject(DropReason::UnknownJob);
         };
-        let verdict = entry.accept(now, ingress, &common).and_then(|()| {
+        let accepted = entry.accept(now, ingress, &common, &packet.bytes[..packet.len]);
+        let verdict = accepted.and_then(|()| {
             if common.kind == kind::PING {
                 packet.bytes[kind::AT] = kind::PONG;
                 return Ok(Verdict::Port(ingress));
@@ -196,8 +201,10 @@ impl Pipeline {
             }
         });
         let verdict = verdict.unwrap_or_else(Verdict::Drop);
-        if let Verdict::Drop(reason) = verdict {
-            entry.drops.count(reason);
+        match verdict {
+            Verdict::Drop(reason) => entry.drops.count(reason),
+            Verdict::Consume => {}
+            _ => entry.seal(&mut packet.bytes[..packet.len]),
         }
         verdict
     }
@@ -216,7 +223,7 @@ impl Pipeline {
             self.reject(DropReason::UnknownJob);
             return false;
         };
-        let accepted = entry.accept(now, ingress, &common);
+        let accepted = entry.accept(now, ingress, &common, bytes);
         if let Err(reason) = accepted {
             entry.drops.count(reason);
         }
@@ -276,8 +283,11 @@ impl Pipeline {
         if let Some(emission) = self.shared.values_mut().find_map(|machine| machine.poll_transmit(now, buf)) {
             return Some(emission);
         }
-        let mut machines = self.jobs.values_mut().filter_map(|entry| entry.job.machine.as_mut());
-        machines.find_map(|machine| machine.poll_transmit(now, buf))
+        self.jobs.values_mut().find_map(|entry| {
+            let emission = entry.job.machine.as_mut()?.poll_transmit(now, buf)?;
+            entry.seal(&mut buf[..emission.len]);
+            Some(emission)
+        })
     }
 
     /// The earliest timer of any machine.
@@ -341,9 +351,19 @@ fn claim_of<S: Switch + ?Sized>(machine: &mut S, ingress: PortId, packet: &[u8])
 }
 
 impl Entry {
+    /// Completes a packet of the job that leaves.
     #[inline]
-    fn accept(&mut self, now: Time, ingress: PortId, common: &Common) -> Result<(), DropReason> {
-        if common.key != self.job.key {
+    fn seal(&self, packet: &mut [u8]) {
+        if self.is_sealed && packet[kind::AT] >= kind::FIRST_OF_PROTOCOL {
+            seal::seal(packet, self.job.key);
+        }
+    }
+
+    #[inline]
+    fn accept(&mut self, now: Time, ingress: PortId, common: &Common, packet: &[u8]) -> Result<(), DropReason> {
+        if self.is_sealed && common.kind >= kind::FIRST_OF_PROTOCOL {
+            seal::check(packet, self.job.key)?;
+        } else if common.key != self.job.key {
             return Err(DropReason::WrongKey);
         }
         if let Some(&Some(worker)) = self.rank_by_port.get(ingress.index()) {

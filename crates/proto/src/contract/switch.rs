@@ -137,6 +137,12 @@ pub trait Switch: Send {
         0
     }
 
+    /// True if the job's packets have a checksum, which the pipeline checks and writes: see
+    /// [`seal`](crate::contract::seal).
+    fn is_sealed(&self) -> bool {
+        false
+    }
+
     /// Takes a packet whose job, key and membership the pipeline has checked.
     fn process(&mut self, now: Time, ingress: PortId, packet: &mut PacketMut<'_>, ports: &dyn PortView) -> Verdict;
     /// The time of `poll_timeout` has come.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  0       2         3          4      5          6     8                16
-//!  | magic | version | protocol | kind | reserved | job | key (64 bits)  | the protocol's own header ...
+//!  | magic | version | protocol | kind | checksum | job | key (64 bits)  | the protocol's own header ...
 //! ```
 
 use tributary_numeric::{DType, ReduceOp};

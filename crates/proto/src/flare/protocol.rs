@@ -19,6 +19,7 @@ use crate::contract::host::Host;
 use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
 use crate::contract::options::{Kind, OptionSet, OptionSpec, Options};
 use crate::contract::protocol::{Description, Placement, Protocol, Refusal, ShardShape, check_meaning};
+use crate::contract::seal;
 use crate::contract::sum_tree::{SumOrder, SumTree};
 use crate::contract::switch::Switch;
 use crate::contract::tensor::{Primitive, Spec};
@@ -153,6 +154,7 @@ pub const SET: OptionSet = OptionSet {
                 help: "each rank sends its blocks in an order of its own, so that those of one block come apart in time",
             },
             NarrowBlocks::OPTION,
+            seal::OPTION,
             OptionSpec::CUSTOM_OPS,
             WINDOW_OPTIONS[0],
             WINDOW_OPTIONS[1],
@@ -205,6 +207,9 @@ fn together(options: &Options) -> Result<(), String> {
     }
     if !options.operators().is_empty() {
         return Err("custom operators are for dense tensors: leave operators or sparse out".to_owned());
+    }
+    if seal::is_chosen(options) {
+        return Err("packets of sparse tensors have no checksum: leave integrity or sparse out".to_owned());
     }
     if options.choice(REPRODUCIBLE) != "off" {
         return Err("sums of sparse tensors depend on arrival: leave reproducible or sparse out".to_owned());

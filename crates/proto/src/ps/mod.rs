@@ -25,7 +25,7 @@ use crate::contract::time::Time;
 use crate::contract::values::Values;
 use crate::contract::wire::{Common, kind};
 use crate::switchml::wire::{HEADER_LEN, Kind, describe as describe_packet};
-use crate::switchml::{SwitchMlHost, check, options};
+use crate::switchml::{SLOT_SPECS, SwitchMlHost, check, options};
 
 /// A worker, a server, or both. The server of tree `c` is server `c`.
 #[derive(Clone, Hash)]
@@ -271,7 +271,7 @@ pub static PROTOCOL: Protocol = Protocol {
     about: "parameter servers sum, on hosts of their own or one with each worker",
     header_len: HEADER_LEN,
     rooted_is_unicast: true,
-    options: options("ps"),
+    options: options("ps", &SLOT_SPECS),
     numbers: Numbers::chosen,
     check: |spec, options| check("ps", spec, options),
     host: |values, config| Box::new(PsHost::worker(values, config)),

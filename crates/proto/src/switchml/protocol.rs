@@ -11,6 +11,7 @@ use crate::contract::config::HostConfig;
 use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
 use crate::contract::options::{OptionSet, OptionSpec, Options};
 use crate::contract::protocol::{Placement, Protocol, Refusal};
+use crate::contract::seal;
 use crate::contract::tensor::Spec;
 use crate::contract::values::Values;
 use crate::reliability::recovery::Order;
@@ -24,7 +25,7 @@ pub static PROTOCOL: Protocol = Protocol {
     header_len: wire::HEADER_LEN,
     placement: Placement::Trees,
     rooted_is_unicast: true,
-    options: options("switchml"),
+    options: options("switchml", &SPECS),
     numbers: Numbers::chosen,
     check: |spec, options| check("switchml", spec, options),
     memory: slots::switch::memory::<SwitchMlDialect>,
@@ -35,11 +36,19 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::BASE
 };
 
-/// The options of slots whose floats travel as floats, in fixed point or as codes, for the protocol of this name.
-pub(crate) const fn options(protocol: &'static str) -> OptionSet {
-    const SPECS: [OptionSpec; 6] =
-        [Numbers::OPTION, Numbers::DOWN, NarrowBlocks::OPTION, WINDOW_OPTIONS[0], WINDOW_OPTIONS[1], Order::OPTION];
-    let set = OptionSet::new(protocol, &SPECS);
+/// The options of slots whose floats travel as floats, in fixed point or as codes.
+pub(crate) const SLOT_SPECS: [OptionSpec; 6] =
+    [Numbers::OPTION, Numbers::DOWN, NarrowBlocks::OPTION, WINDOW_OPTIONS[0], WINDOW_OPTIONS[1], Order::OPTION];
+
+/// These, and what takes a pipeline that checks packets.
+const SPECS: [OptionSpec; 7] = {
+    let [numbers, down, narrow, window, delay, order] = SLOT_SPECS;
+    [numbers, down, narrow, window, delay, order, seal::OPTION]
+};
+
+/// Such options for the protocol of this name.
+pub(crate) const fn options(protocol: &'static str, specs: &'static [OptionSpec]) -> OptionSet {
+    let set = OptionSet::new(protocol, specs);
     OptionSet { simulated: SIMULATED_WINDOW, together: Numbers::check_together, ..set }
 }
 

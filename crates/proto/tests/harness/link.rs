@@ -20,10 +20,19 @@ pub struct LinkConfig {
     pub reorder_delay: Span,
     /// Probability that bits flip on the way. The receiver's UDP checksum sees it: the packet is lost there.
     pub corrupt: f64,
+    /// Bits that change on the way, and that UDP's checksum does not see.
+    pub flips: Option<Flips>,
     /// Bytes that wait at most; more are dropped at the tail.
     pub queue_bytes: u64,
     /// Queue length from which ECN-capable packets are marked.
     pub mark_bytes: u64,
+}
+
+/// Of each `every` packets that are longer than `from` bytes, a bit behind these changes in one.
+#[derive(Clone, Copy, Debug)]
+pub struct Flips {
+    pub every: u64,
+    pub from: usize,
 }
 
 impl Default for LinkConfig {
@@ -37,6 +46,7 @@ impl Default for LinkConfig {
             reorder: 0.0,
             reorder_delay: Span::from_micros(200),
             corrupt: 0.0,
+            flips: None,
             queue_bytes: u64::MAX,
             mark_bytes: u64::MAX,
         }
@@ -51,6 +61,7 @@ pub struct LinkCounts {
     pub bytes: u64,
     pub lost: u64,
     pub corrupted: u64,
+    pub flipped: u64,
     pub overflowed: u64,
     pub marked: u64,
 }
@@ -60,12 +71,14 @@ pub struct Link {
     pub config: LinkConfig,
     pub counts: LinkCounts,
     busy_until: Time,
+    /// Packets that were long enough for `flips`.
+    long: u64,
     rng: SplitMix,
 }
 
 impl Link {
     pub fn new(config: LinkConfig, seed: u64) -> Link {
-        Link { config, counts: LinkCounts::default(), busy_until: Time::ZERO, rng: SplitMix(seed) }
+        Link { config, counts: LinkCounts::default(), busy_until: Time::ZERO, long: 0, rng: SplitMix(seed) }
     }
 
     /// Bytes that wait at `now`.
@@ -102,6 +115,17 @@ impl Link {
         let copies = 1 + usize::from(self.rng.chance(self.config.duplicate));
         let arrivals = (0..copies).map(|_| self.busy_until + self.config.delay + self.extra_delay()).collect();
         (arrivals, ecn)
+    }
+
+    /// Changes a bit of a packet that is to leave, if it is one of those to which that happens.
+    pub fn flip(&mut self, bytes: &mut [u8]) {
+        let Some(Flips { every, from }) = self.config.flips.filter(|flips| bytes.len() > flips.from) else { return };
+        self.long += 1;
+        if self.long.is_multiple_of(every) {
+            let bit = 8 * from + self.rng.below(8 * (bytes.len() - from) as u64) as usize;
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            self.counts.flipped += 1;
+        }
     }
 
     fn extra_delay(&mut self) -> Span {

@@ -374,7 +374,7 @@ impl Network {
     }
 
     /// Puts a packet on the link behind a port.
-    fn send(&mut self, from: Node, port: PortId, flight: Flight) {
+    fn send(&mut self, from: Node, port: PortId, mut flight: Flight) {
         let out = match from {
             Node::Host(host) => &mut self.hosts[host].port,
             Node::Switch(switch) => &mut self.switches[switch].ports[port.index()],
@@ -384,6 +384,7 @@ impl Network {
             let (len, hash) = (flight.wire_len, hash(&flight.bytes));
             trace.push(TraceEntry { time: self.now, from, to: peer, wire_len: len, hash });
         }
+        out.link.flip(&mut flight.bytes);
         let (arrivals, ecn) = out.link.send(self.now, flight.wire_len, flight.ecn);
         for at in arrivals {
             let flight = Flight { ecn, ..flight.clone() };

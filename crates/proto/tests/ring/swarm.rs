@@ -25,6 +25,7 @@ fn draw_link(random: &mut SplitMix) -> LinkConfig {
         reorder,
         reorder_delay: Span(random.below(2_000_000_000)),
         corrupt,
+        flips: None,
         queue_bytes: [u64::MAX, 15_000, 200_000][random.below(3) as usize],
         mark_bytes: [u64::MAX, 10_000][random.below(2) as usize],
     }

@@ -3,15 +3,16 @@
 use tributary_numeric::ReduceOp;
 use tributary_proto::contract::config::{HostConfig, JobConfig};
 use tributary_proto::contract::host::{Collective, Host};
-use tributary_proto::contract::ids::{GroupId, Rank, TreeId};
-use tributary_proto::contract::packet::{Addr, Ecn, Packet};
-use tributary_proto::contract::switch::{Switch, Verdict};
+use tributary_proto::contract::ids::{GroupId, PortId, Rank, TreeId};
+use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
+use tributary_proto::contract::switch::{NoQueues, Switch, Verdict};
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::values::Values;
 use tributary_proto::switchml::PROTOCOL;
 use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 
 use crate::harness::golden::{self, check, f32s, notice, sent, words};
+use crate::setup::{in_place, pipelines};
 
 fn host(rank: u16) -> Box<dyn Host> {
     golden::host(&PROTOCOL, rank, Default::default())
@@ -108,6 +109,28 @@ fn codes() {
         packets.push((what, if fits { result } else { notice(&mut switch) }));
     }
     check("switchml_codes", &packets);
+}
+
+/// Packets with a checksum: the low half of the key is exclusive-or the CRC32C of all other bytes.
+#[test]
+fn sealed() {
+    let given = [("integrity".to_owned(), "crc32c".to_owned())].into();
+    let job = JobConfig { options: PROTOCOL.options.read(&given).unwrap(), ..golden::job(&PROTOCOL) };
+    let mut hosts = [0, 1].map(|rank| PROTOCOL.host(Values::Elements, &HostConfig::worker(job.clone(), Rank(rank))));
+    let mut pipeline = pipelines(Values::Elements, &job, 2).remove(0);
+    let updates = hosts.each_mut().map(|host| {
+        host.submit(Time::ZERO, in_place(vec![1, 2, 3, 4], ReduceOp::Sum)).unwrap();
+        sent(host, Time::ZERO)
+    });
+    let mut packets = vec![("UPDATE of rank 1: slot 0, phase 0; its checksum is in the key", updates[1].clone())];
+    for (port, mut update) in (0..).zip(updates) {
+        let mut packet = PacketMut::new(&mut update, Ecn::NotCapable);
+        pipeline.process(Time::ZERO, PortId(port), &mut packet, &NoQueues);
+        if port == 1 {
+            packets.push(("RESULT: it has a checksum of its own", update));
+        }
+    }
+    check("switchml_sealed", &packets);
 }
 
 /// Rotated codes: two elements a byte up, a byte an element down; and a block in which an element is not finite.

@@ -11,6 +11,7 @@ mod faults;
 mod floats;
 mod golden;
 mod guess;
+mod integrity;
 mod late;
 mod levels;
 mod loss_cost;

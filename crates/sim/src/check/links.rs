@@ -1,5 +1,6 @@
 //! Checks links: no link is faster than its rate, packets keep their order, no queue holds more than fits, and marks are set
-//! only above the threshold. In a lossless network, no packet is dropped because of a full queue, no port of a switch holds
+//! only above the threshold; where switches serve classes, each has a queue of its own, and a strict service sends no packet
+//! before one of a higher class. In a lossless network, no packet is dropped because of a full queue, no port of a switch holds
 //! more packets from its link than fit into its buffer, and no packets wait that could close a cycle of ports (deadlock).
 
 use std::cmp::Reverse;
@@ -10,7 +11,7 @@ use tributary_proto::contract::packet::Ecn;
 use tributary_proto::contract::time::{Span, Time};
 
 use super::packets::{Location, Name, PacketChecker, in_order, name};
-use crate::net::{LossCause, Packet, PacketEvent, SharedBuffer, TraceEvent};
+use crate::net::{CLASSES, LossCause, Packet, PacketEvent, Service, SharedBuffer, TraceEvent};
 use crate::topology::{Graph, LinkId, LinkSpec};
 
 /// A packet in a queue or on a wire.
@@ -30,8 +31,10 @@ struct State {
     /// True for a host's NIC, whose queue is not checked.
     of_host: bool,
     last_end: Time,
-    /// Packets in the order of joining.
+    /// Packets in the order of leaving.
     waiting: VecDeque<Waiting>,
+    /// Where switches serve classes, the packets of each class that have not begun to leave, and their bytes.
+    classes: Option<[(u32, u64); CLASSES]>,
 }
 
 /// All links.
@@ -39,10 +42,13 @@ pub struct LinkChecker {
     links: Vec<State>,
     /// The buffer that a switch's queues share.
     shared: Option<SharedBuffer>,
+    /// Which class a switch sends first.
+    service: Option<Service>,
 }
 
 impl LinkChecker {
-    pub fn new(graph: &Graph, shared: Option<SharedBuffer>) -> LinkChecker {
+    pub fn new(graph: &Graph, shared: Option<SharedBuffer>, service: Option<Service>) -> LinkChecker {
+        let has_classes = service.is_some();
         let state = |link: u32, spec: LinkSpec| {
             let (from, to) = graph.ends(LinkId(link));
             State {
@@ -52,6 +58,7 @@ impl LinkChecker {
                 of_host: graph.switch_index(from).is_none(),
                 last_end: Time::ZERO,
                 waiting: VecDeque::new(),
+                classes: (has_classes && graph.switch_index(from).is_some()).then(Default::default),
             }
         };
         let edges = graph.edges().iter().enumerate();
@@ -59,12 +66,16 @@ impl LinkChecker {
             let link = 2 * index as u32;
             [state(link, edge.a_to_b), state(link + 1, edge.b_to_a)]
         });
-        LinkChecker { links: links.collect(), shared }
+        LinkChecker { links: links.collect(), shared, service }
     }
 
     pub fn check(&mut self, event: &TraceEvent, packets: &PacketChecker, sentences: &mut Vec<String>) {
         match event.kind {
-            PacketEvent::Enqueued { link, start, end } => self.links[link.index()].joined(event, start, end, sentences),
+            PacketEvent::Waits { link } => self.links[link.index()].waits(event, sentences),
+            PacketEvent::Enqueued { link, start, end } => {
+                self.links[link.index()].leaves_class(event, self.service == Some(Service::Strict), sentences);
+                self.links[link.index()].joined(event, start, end, sentences);
+            }
             PacketEvent::Arrived { link } if in_order(event) => self.links[link.index()].left(event, sentences),
             PacketEvent::Reordered { link } => self.links[link.index()].left(event, sentences),
             PacketEvent::Lost { link: Some(link), cause } => self.lost(event, link, cause, packets, sentences),
@@ -93,7 +104,8 @@ impl LinkChecker {
         let state = &mut self.links[link.index()];
         if cause == LossCause::QueueFull {
             // The rest of the packet in transmission is rounded down to a byte.
-            let queued = state.queued_bytes(event.time) + u64::from(event.packet.bytes);
+            let waiting = state.class_bytes(&event.packet).unwrap_or_else(|| state.queued_bytes(event.time));
+            let queued = waiting + u64::from(event.packet.bytes);
             let (own, most, from) = (queued - u64::from(event.packet.bytes), state.spec.queue_bytes, state.from);
             let is_full = queued >= most || self.is_shared_full(from, own, event);
             if !is_full {
@@ -112,7 +124,7 @@ impl State {
     }
 
     fn queued_bytes(&mut self, now: Time) -> u64 {
-        let mut bytes = 0;
+        let mut bytes = self.classes.map_or(0, |classes| classes.iter().map(|(_, bytes)| bytes).sum());
         for packet in self.waiting.iter().rev().take_while(|packet| packet.end > now) {
             // Of the packet in transmission, only what has not left yet counts.
             let rest = if packet.start >= now {
@@ -125,6 +137,41 @@ impl State {
         bytes
     }
 
+    /// Bytes that have not begun to leave in the class of a packet, where there are classes.
+    fn class_bytes(&self, packet: &Packet) -> Option<u64> {
+        Some(self.classes?[usize::from(packet.flags.priority())].1)
+    }
+
+    /// A packet joins the queue of its class.
+    fn waits(&mut self, event: &TraceEvent, sentences: &mut Vec<String>) {
+        let Some(classes) = &mut self.classes else { return };
+        let (packets, bytes) = &mut classes[usize::from(event.packet.flags.priority())];
+        let threshold = self.spec.mark_bytes.map_or(u64::MAX, |marks| marks.mark_all_above);
+        if *bytes > threshold.saturating_add(1) && event.packet.flags.ecn() == Ecn::Capable {
+            sentences.push(format!("{bytes} bytes of its class wait, and it is not marked"));
+        }
+        *packets += 1;
+        *bytes += u64::from(event.packet.bytes);
+        if *bytes > self.spec.queue_bytes {
+            sentences.push(format!("{bytes} bytes of its class wait and the queue holds {}", self.spec.queue_bytes));
+        }
+    }
+
+    /// A packet leaves the queue of its class.
+    fn leaves_class(&mut self, event: &TraceEvent, is_strict: bool, sentences: &mut Vec<String>) {
+        let Some(classes) = &mut self.classes else { return };
+        let class = usize::from(event.packet.flags.priority());
+        let (packets, bytes) = &mut classes[class];
+        if *packets == 0 {
+            return sentences.push("it leaves and has not waited".to_string());
+        }
+        *packets -= 1;
+        *bytes -= u64::from(event.packet.bytes);
+        if is_strict && classes[class + 1..].iter().any(|(packets, _)| *packets > 0) {
+            sentences.push("it is sent before a packet of a higher class".to_string());
+        }
+    }
+
     fn joined(&mut self, event: &TraceEvent, start: Time, end: Time, sentences: &mut Vec<String>) {
         let packet = &event.packet;
         if start < event.time || start < self.last_end {
@@ -134,7 +181,7 @@ impl State {
             sentences.push(format!("it is sent faster than {} bit/s", self.spec.rate.0));
         }
         let before = self.queued_bytes(event.time);
-        if !self.of_host {
+        if !self.of_host && self.classes.is_none() {
             if before + u64::from(packet.bytes) > self.spec.queue_bytes {
                 sentences.push(format!("{before} bytes wait and the queue holds {}", self.spec.queue_bytes));
             }

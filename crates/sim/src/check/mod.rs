@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use self::links::{LinkChecker, LosslessChecker};
 use self::packets::PacketChecker;
-use crate::net::{SharedBuffer, TraceEvent, Tracer};
+use crate::net::{Service, SharedBuffer, TraceEvent, Tracer};
 use crate::topology::Graph;
 
 /// A broken rule.
@@ -81,7 +81,7 @@ impl Checker {
         let findings = Findings::default();
         let checker = Checker {
             packets: PacketChecker::default(),
-            links: LinkChecker::new(graph, None),
+            links: LinkChecker::new(graph, None, None),
             lossless: None,
             findings: findings.clone(),
             last: Default::default(),
@@ -89,10 +89,10 @@ impl Checker {
         (checker, findings)
     }
 
-    /// The same for switches whose queues may share a buffer.
-    pub fn sharing(graph: &Graph, shared: Option<SharedBuffer>) -> (Checker, Findings) {
+    /// The same for switches whose queues may share a buffer, and may have classes.
+    pub fn with_queues(graph: &Graph, shared: Option<SharedBuffer>, service: Option<Service>) -> (Checker, Findings) {
         let (checker, findings) = Checker::new(graph);
-        (Checker { links: LinkChecker::new(graph, shared), ..checker }, findings)
+        (Checker { links: LinkChecker::new(graph, shared, service), ..checker }, findings)
     }
 
     /// The same for a network that must drop no packet.

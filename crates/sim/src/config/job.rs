@@ -27,6 +27,9 @@ pub struct JobSection {
     /// The protocol with which it reduces.
     #[serde(with = "protocol_name")]
     pub protocol: &'static Protocol,
+    /// The class of its packets at switches with a [`service`](super::Network::service).
+    #[serde(default, skip_serializing_if = "defaults::is_zero")]
+    pub priority: u8,
     /// The hosts of its ranks.
     #[serde(default)]
     pub hosts: Hosts,
@@ -254,6 +257,9 @@ mod defaults {
     }
     pub fn is_one(number: &u32) -> bool {
         *number == 1
+    }
+    pub fn is_zero(priority: &u8) -> bool {
+        *priority == 0
     }
     pub fn one_rank() -> u16 {
         1

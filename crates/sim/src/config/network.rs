@@ -7,7 +7,7 @@ use super::shape::{ClosShape, DumbbellShape, GraphShape, LeafSpineShape, LinkOve
 use super::{Bytes, DataRate, Duration, Share};
 use super::{ConfigError, invalid};
 use crate::engine::Holds;
-use crate::net::{Charges, Framing, LosslessSpec, SharedBuffer, headroom};
+use crate::net::{CLASSES, Charges, Framing, LosslessSpec, Service, SharedBuffer, headroom};
 use crate::routing::Balancing;
 use crate::topology::{Clos, Graph, dumbbell, leaf_spine, star};
 use crate::topology::{LinkSpec, Rate};
@@ -46,6 +46,10 @@ pub struct Network {
     /// How long a queue may be in a shared buffer, in times of what is free; 1 if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_alpha: Option<f64>,
+    /// Which class of packets an output port of a switch sends first; if left out, packets leave in the order in which they
+    /// came. Each class has a queue of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<Service>,
     /// A packet is marked if it finds more than this in a queue; if left out, no packet is marked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mark_above: Option<Bytes>,
@@ -264,6 +268,21 @@ impl Network {
             )));
         }
         Ok(Some(SharedBuffer { bytes, alpha }))
+    }
+
+    /// Which class of packets switches send first.
+    pub fn service(&self) -> Result<Option<Service>, ConfigError> {
+        if let Some(Service::Weights(weights)) = &self.service
+            && (!(2..=CLASSES).contains(&weights.len()) || weights.iter().any(|weight| !(1..=1000).contains(weight)))
+        {
+            return Err(invalid(format!("service: weights are 2 to {CLASSES} numbers of 1 to 1,000, class 0 first")));
+        }
+        if self.service.is_some() && self.lossless.is_some() {
+            return Err(invalid(
+                "service: PAUSE stops all packets of a cable, whatever their class: leave service or lossless out",
+            ));
+        }
+        Ok(self.service.clone())
     }
 
     /// How switches choose among paths: for jobs' packets, and for others'.

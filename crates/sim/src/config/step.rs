@@ -180,6 +180,7 @@ impl StepSection {
             name: Some(name),
             count: 1,
             protocol,
+            priority: 0,
             hosts: Hosts::List(hosts),
             placement: Placement::Packed,
             collective: CollectiveKind::Allreduce,

@@ -181,6 +181,9 @@ pub struct TransportSection {
     /// keeps its path, and 64 if its packets take several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reordering: Option<u16>,
+    /// The class of flows' packets at switches with a [`service`](super::Network::service); 0 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<u8>,
 }
 
 impl TransportSection {
@@ -195,6 +198,7 @@ impl TransportSection {
             recovery: self.recovery.or(other.recovery),
             rto: self.rto.or(other.rto),
             reordering: self.reordering.or(other.reordering),
+            priority: self.priority.or(other.priority),
         }
     }
 }

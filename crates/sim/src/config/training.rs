@@ -94,6 +94,7 @@ impl TrainingSection {
             name: None,
             count: 1,
             protocol,
+            priority: 0,
             hosts: Hosts::Rest,
             placement: Placement::Packed,
             ranks_per_host: 1,

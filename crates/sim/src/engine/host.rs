@@ -280,7 +280,7 @@ impl HostNode {
         let flow = FlowId::of_transport(outgoing.flow);
         let packet = self.plain_packet(fabric, outgoing.to, flow, fabric.framing.bytes_on_link(outgoing.wire_len));
         let payload = fabric.payloads.store(&header[..outgoing.header_len], outgoing.wire_len);
-        let flags = PacketFlags::new(outgoing.ecn, 0).with_records(outgoing.takes_records);
+        let flags = PacketFlags::new(outgoing.ecn, outgoing.priority).with_records(outgoing.takes_records);
         Some(Packet { payload, flags, lane: outgoing.lane, ..packet })
     }
 

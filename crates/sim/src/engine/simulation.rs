@@ -25,7 +25,7 @@ use super::step_graph::StepGraphs;
 use super::switch::SwitchNode;
 use super::traffic::{FlowId, Traffic};
 use crate::events::{Event, EventId, EventKind, TimerTable};
-use crate::net::{Fabric, Framing, LosslessSpec, Origin, Packet, SharedBuffer};
+use crate::net::{Fabric, Framing, LosslessSpec, Origin, Packet, Service, SharedBuffer};
 use crate::routing::{Balancing, Chooser, Table, default_divisors};
 use crate::topology::{Graph, LinkId};
 use crate::transport::TransportSettings;
@@ -52,6 +52,8 @@ pub struct Settings {
     pub lossless: Option<LosslessSpec>,
     /// The buffer that a switch's queues share; `None` if each has its own.
     pub shared_buffer: Option<SharedBuffer>,
+    /// Which class of packets switches send first; `None` if there are no classes.
+    pub service: Option<Service>,
     /// The settings of flows, by class: 0 is that of `[transport]`, others belong to patterns with settings of their own.
     pub transports: Arc<[TransportSettings]>,
     /// The settings of memory that a protocol's jobs share in a switch.
@@ -69,6 +71,7 @@ impl Default for Settings {
             framing: Framing::ETHERNET,
             lossless: None,
             shared_buffer: None,
+            service: None,
             transports: [TransportSettings::default()].into(),
             shared: SharedSettings::default(),
             accelerator: None,
@@ -109,6 +112,7 @@ impl Simulation {
         let mut fabric = Fabric::new(&graph, settings.framing, settings.seed);
         settings.lossless.into_iter().for_each(|spec| fabric.set_lossless(spec, &graph));
         settings.shared_buffer.into_iter().for_each(|buffer| fabric.set_shared_buffer(buffer, &graph));
+        settings.service.iter().for_each(|service| fabric.set_service(service.clone(), &graph));
         let hosts = (0..graph.hosts()).map(|host| HostNode::new(NodeId(host), &fabric, settings.nic_bytes)).collect();
         let table = Table::new(&graph, |_| true);
         let names = (0..graph.nodes() as u32).map(|node| graph.name(NodeId(node))).collect();

@@ -11,6 +11,7 @@ use super::transport::transports;
 use super::{shares, step, training};
 use crate::config::{Config, ConfigError, Duration, HostCostSection, Hosts, JobSection, StragglerSection, invalid};
 use crate::engine::{Accelerator, HostCosts, JobPlan, Noise, Settings, SharedSettings, Simulation};
+use crate::net::Service;
 use crate::rng::{Purpose, Rng};
 use crate::topology::Graph;
 
@@ -29,6 +30,7 @@ pub fn build(config: &Config) -> Result<Simulation, ConfigError> {
         framing: config.network.framing()?,
         lossless: config.network.lossless(&graph)?,
         shared_buffer: config.network.shared_buffer()?,
+        service: service(config)?,
         transports: transports(config, &graph)?.into(),
         shared: shared(config)?,
         accelerator: accelerator(config, &graph)?,
@@ -64,6 +66,24 @@ pub fn build(config: &Config) -> Result<Simulation, ConfigError> {
     Ok(simulation)
 }
 
+/// Which class of packets switches send first, checked against the classes of jobs and flows.
+fn service(config: &Config) -> Result<Option<Service>, ConfigError> {
+    let service = config.network.service()?;
+    let own = config.traffic.iter().filter_map(|pattern| pattern.transport_settings.as_ref()?.priority);
+    let of_jobs = config.jobs.iter().map(|job| job.priority);
+    let highest = of_jobs.chain(own).chain(config.transport.priority).max().unwrap_or(0);
+    match &service {
+        None if highest > 0 => Err(invalid(format!(
+            "priority = {highest} needs switches with classes: set service in [network], as in \"strict\""
+        ))),
+        Some(service) if usize::from(highest) >= service.classes() => {
+            let last = service.classes() - 1;
+            Err(invalid(format!("priority = {highest}: the service of [network] has classes 0 to {last}")))
+        }
+        _ => Ok(service),
+    }
+}
+
 fn install_jobs(simulation: &mut Simulation, config: &Config, hosts: &mut Allocation) -> Result<(), ConfigError> {
     for (index, section) in config.jobs.iter().enumerate() {
         let plan = job_plan(config, index, section, hosts, simulation)?;
@@ -76,6 +96,7 @@ fn install_jobs(simulation: &mut Simulation, config: &Config, hosts: &mut Alloca
             };
             let job = installed.map_err(|error| invalid(error.to_string()))?;
             simulation.traffic.jobs.get_mut(job).late = late.clone();
+            simulation.fabric.set_job_class(usize::from(job.0), section.priority);
             ranks.into_iter().for_each(|ranks| simulation.set_host_ranks(job, ranks));
         }
     }

@@ -21,15 +21,23 @@ pub fn transports(config: &Config, graph: &Graph) -> Result<Vec<TransportSetting
         let section = section.transport_settings.as_ref()?;
         Some((format!("traffic {index}: transport_settings"), section.or(&config.transport)))
     });
-    let sections = [("transport".to_string(), config.transport.clone())].into_iter().chain(patterns);
-    sections.map(|(name, section)| transport(config, graph, &name, &section)).collect()
+    let sections: Vec<_> = [("transport".to_string(), config.transport.clone())].into_iter().chain(patterns).collect();
+    // A flow's class is one byte, and so is their number.
+    if sections.len() > usize::from(u8::MAX) {
+        let (own, most) = (sections.len() - 1, u8::MAX - 1);
+        return Err(invalid(format!(
+            "traffic: {own} patterns have transport_settings of their own, and at most {most} may: write what they have in \
+             common in [transport]"
+        )));
+    }
+    sections.into_iter().map(|(name, section)| transport(config, graph, &name, &section)).collect()
 }
 
 /// The class of a pattern's flows: 0 is `[transport]`, and each pattern with settings of its own has one more.
 pub fn class(config: &Config, index: usize) -> u8 {
     let has_own = |index: usize| config.traffic[index].transport_settings.is_some();
     let before = (0..index).filter(|&index| has_own(index)).count();
-    if has_own(index) { u8::try_from(before + 1).unwrap_or(u8::MAX) } else { 0 }
+    if has_own(index) { u8::try_from(before + 1).expect("their number was checked by `transports`") } else { 0 }
 }
 
 fn transport(
@@ -79,6 +87,7 @@ fn transport(
         line_rate: config.network.rate.0.0,
         base_rtt,
         framing,
+        priority: section.priority.unwrap_or(0),
     })
 }
 
@@ -164,6 +173,24 @@ impl LongestPath {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn more_patterns_with_settings_of_their_own_than_there_are_classes_are_refused() {
+        let pattern = "[[traffic]]\npattern = 'permutation'\ntransport = 'dctcp'\nmessage = '1 kB'\n";
+        let own = format!("{pattern}transport_settings = {{ initial_window = 3 }}\n");
+        let transports_of = |own_patterns: usize| {
+            let text = "end = '1 ms'\n[network]\nstar = { hosts = 2 }\n".to_string();
+            let config = Config::parse(&(text + pattern + &own.repeat(own_patterns))).unwrap();
+            let settings = transports(&config, &config.network.build().unwrap())?;
+            Ok::<_, ConfigError>((settings.len(), class(&config, 0), class(&config, own_patterns)))
+        };
+        assert_eq!(transports_of(254).unwrap(), (255, 0, 254));
+        let refused = transports_of(255).unwrap_err().to_string();
+        assert!(
+            refused.contains("255 patterns have transport_settings of their own, and at most 254 may"),
+            "{refused}"
+        );
+    }
 
     #[test]
     fn each_pattern_has_the_round_trip_of_its_own_packets() {

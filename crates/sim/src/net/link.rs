@@ -42,13 +42,13 @@ pub struct Link {
     ps_per_byte: u64,
     delay: Span,
     /// The queue's limit, as time.
-    limit: Span,
+    pub(super) limit: Span,
     /// The length above which packets are marked, as time; never reached if there is none.
     mark_above: Span,
     packets: u64,
     bytes: u64,
     /// The packets that have not begun to leave, as time; only if PAUSE decides when they leave.
-    waiting: Span,
+    pub(super) waiting: Span,
 
     ring: Ring,
     /// The node at the near end.
@@ -57,12 +57,15 @@ pub struct Link {
     pub to: NodeId,
     /// The port at which packets come in there.
     pub to_port: u16,
-    /// True if packets need more care than queueing: the link may lose them, is down, or shares a buffer.
+    /// True if packets need more care than queueing: the link may lose them, is down, shares a buffer or has
+    /// classes.
     pub faulty: bool,
     /// True if no packet gets through.
     pub down: bool,
     /// True if its queue is part of a switch's shared buffer.
     pub(super) shares_buffer: bool,
+    /// True if it has a queue for each class of packets.
+    pub(super) serves_classes: bool,
     /// True if another thread runs the node at the far end.
     pub(super) crosses: bool,
     marks: u64,
@@ -110,6 +113,7 @@ impl Link {
             faulty: false,
             down: false,
             shares_buffer: false,
+            serves_classes: false,
             crosses: false,
             marks: 0,
             max_backlog: Span::ZERO,
@@ -173,12 +177,12 @@ impl Link {
         Some(self.busy_until + self.delay)
     }
 
-    /// Counts a packet behind those that wait for their departure. PAUSE ensures that it fits. The packet leaves at
-    /// once (see [`Link::begin`] and [`Link::push_in_flight`]), or it waits ([`Link::wait`]).
+    /// Counts a packet behind those that wait, and marks it for what it finds `before` it. The caller knows that it fits. It
+    /// leaves at once (see [`Link::begin`] and [`Link::push_in_flight`]), or it waits ([`Link::wait`]).
     #[inline]
-    pub(super) fn join_waiting(&mut self, now: Time, bytes: u16, flags: &mut PacketFlags) {
+    pub(super) fn join_waiting(&mut self, now: Time, bytes: u16, before: Span, flags: &mut PacketFlags) {
+        self.mark(before, flags);
         let backlog = self.backlog(now);
-        self.mark(backlog, flags);
         let transmission = self.transmission(u64::from(bytes));
         self.waiting = self.waiting + transmission;
         self.max_backlog = self.max_backlog.max(backlog + transmission);
@@ -374,7 +378,7 @@ mod tests {
         let packet = |serial| Packet { serial, bytes: 1_000, ..Packet::BLANK };
         let serial = |packet: Option<Packet>| packet.map(|packet| packet.serial);
         for _ in 0..3 {
-            link.join_waiting(now, 1_000, &mut PacketFlags::default());
+            link.join_waiting(now, 1_000, Span::ZERO, &mut PacketFlags::default());
         }
         let first = link.begin(now, 1_000);
         *link.push_in_flight() = Packet { arrival: first, ..packet(0) };

@@ -2,6 +2,7 @@
 //!
 //! Start with [`Fabric`]; a [`Link`](link::Link) is one direction of a cable together with the output queue before it.
 
+mod classes;
 mod fabric;
 mod link;
 mod lossless;
@@ -10,6 +11,7 @@ mod payload;
 mod telemetry;
 mod trace;
 
+pub use classes::{CLASSES, Service};
 pub use fabric::buffers::SharedBuffer;
 pub use fabric::faults::{ImpairmentSpec, LinkImpairment};
 pub(crate) use fabric::partition::{Outbox, Partition};

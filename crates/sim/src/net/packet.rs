@@ -78,6 +78,12 @@ impl PacketFlags {
         self.0 >> PacketFlags::PRIORITY_SHIFT & 7
     }
 
+    /// The same flags, with another priority.
+    pub fn with_priority(self, priority: u8) -> PacketFlags {
+        let mask = 7 << PacketFlags::PRIORITY_SHIFT;
+        PacketFlags(self.0 & !mask | (priority & 7) << PacketFlags::PRIORITY_SHIFT)
+    }
+
     /// The flags as one byte.
     pub fn bits(self) -> u8 {
         self.0
@@ -115,6 +121,11 @@ impl Packet {
     #[inline]
     pub fn is_of_job(&self) -> bool {
         self.flow & JOB_FLOW != 0
+    }
+
+    /// The number of its job, if it belongs to one.
+    pub fn job(&self) -> Option<usize> {
+        self.is_of_job().then_some((self.flow & !JOB_FLOW) as usize)
     }
 
     /// A packet for the empty slots of rings.

@@ -82,7 +82,7 @@ pub fn run_scenario(seed: u64, scenario: &Scenario) -> Outcome {
     let (graph, network) = (simulation.graph(), &scenario.config.network);
     let (checker, findings) = match network.lossless {
         Some(_) => Checker::lossless(graph),
-        None => Checker::sharing(graph, network.shared_buffer().ok().flatten()),
+        None => Checker::with_queues(graph, network.shared_buffer().ok().flatten(), network.service.clone()),
     };
     simulation.fabric.set_tracer(Some(Box::new(checker)));
     let finished = run_to_end(&mut simulation, &scenario.config);

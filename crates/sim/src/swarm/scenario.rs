@@ -64,6 +64,7 @@ pub fn scenario(seed: u64) -> Scenario {
         traffic.push(together.flows_together(hosts, heal));
     }
     stream(16).congestion(&mut network, &mut traffic);
+    stream(17).classes(&mut network, &mut jobs, &mut traffic);
     let accelerator = accelerator(&network);
     let mut collectives = stream(5);
     jobs.iter_mut().for_each(|job| collectives.choose_collective(job, hosts));
@@ -73,9 +74,8 @@ pub fn scenario(seed: u64) -> Scenario {
     let [mut planned, mut sparse] = [8, 9].map(stream);
     jobs.iter_mut().for_each(|job| planned.choose_roots(job));
     jobs.iter_mut().for_each(|job| sparse.make_sparse(job));
-    let mut partial = stream(10);
+    let [mut partial, mut custom] = [10, 12].map(stream);
     jobs.iter_mut().for_each(|job| partial.allow_partial(job));
-    let mut custom = stream(12);
     jobs.iter_mut().for_each(|job| custom.choose_custom_op(job));
     let heals = ending == Ending::AllHeals;
     let trainings = if heals { stream(11).trainings(hosts, heal, &network) } else { Vec::new() };
@@ -138,6 +138,7 @@ impl Draw {
             queue: Bytes(self.of(&[9_000, 30_000, 100_000, 1_000_000])),
             shared_buffer: None,
             shared_alpha: None,
+            service: None,
             mark_above: self.0.chance(0.5).then_some(Bytes(20_000)),
             mark_all_above: None,
             core: Default::default(),
@@ -237,6 +238,7 @@ impl Draw {
         JobSection {
             name: None,
             count: 1,
+            priority: 0,
             protocol,
             options,
             hosts: if self.0.chance(0.5) { Hosts::All } else { Hosts::List(self.some_hosts(hosts)) },

@@ -230,6 +230,7 @@ impl TransportHost {
                 ecn: Ecn::NotCapable,
                 lane: 0,
                 takes_records: false,
+                priority: self.settings.iter().map(|settings| settings.priority).max().unwrap_or(0),
             });
         }
         while let Some(&(_, number)) = self.paced.first().filter(|(time, _)| *time <= now) {
@@ -253,7 +254,9 @@ impl TransportHost {
             let (header_len, records) = write_records(buf, takes_records.then(Records::default).as_ref());
             let Body::Data { bytes, .. } = segment.body else { unreachable!("a sender sends data") };
             let wire_len = BEYOND_UDP + usize::from(bytes) + records;
-            return Some(Outgoing { to, flow: number, header_len, wire_len, ecn: Ecn::Capable, lane, takes_records });
+            let priority = self.settings[usize::from(self.started[number as usize].class)].priority;
+            let ecn = Ecn::Capable;
+            return Some(Outgoing { to, flow: number, header_len, wire_len, ecn, lane, takes_records, priority });
         }
         None
     }

@@ -72,6 +72,8 @@ pub struct TransportSettings {
     pub base_rtt: Span,
     /// Bytes of a packet on links besides its payload, which count in the rate.
     pub framing: Framing,
+    /// The class of data at switches. Acknowledgements have the highest of any flow.
+    pub priority: u8,
 }
 
 impl TransportSettings {
@@ -101,6 +103,7 @@ impl Default for TransportSettings {
             line_rate: 100_000_000_000,
             base_rtt: Span::from_micros(10),
             framing: Framing::ETHERNET,
+            priority: 0,
         }
     }
 }
@@ -154,6 +157,8 @@ pub struct Outgoing {
     pub lane: u8,
     /// Switches write records into it.
     pub takes_records: bool,
+    /// Its class at switches.
+    pub priority: u8,
 }
 
 /// What distinguishes flows.

@@ -77,6 +77,10 @@ impl<M: Switch + ?Sized> Switch for TapedSwitch<M> {
     fn query_kinds(&self) -> u64 {
         self.machine.query_kinds()
     }
+
+    fn is_sealed(&self) -> bool {
+        self.machine.is_sealed()
+    }
 }
 
 impl SharedSwitch for TapedSwitch<dyn SharedSwitch> {

@@ -38,6 +38,7 @@ pub(crate) mod result_clocked;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
+use super::algorithms::names;
 use super::boxed_controllers;
 
 /// The packets of a new window, and the least that marks leave of a window: a smaller window would never grow again.
@@ -47,17 +48,7 @@ pub const LEAST: f64 = 2.0;
 pub const ALGORITHMS: &[RankSynchronousAlgorithm] = &[result_clocked::ALGORITHM, WHOLE_CAPACITY];
 
 /// The names of [`ALGORITHMS`], for the values of an option.
-pub const NAMES: &[&str] = &names();
-
-const fn names() -> [&'static str; ALGORITHMS.len()] {
-    let mut names = [""; ALGORITHMS.len()];
-    let mut index = 0;
-    while index < names.len() {
-        names[index] = ALGORITHMS[index].name;
-        index += 1;
-    }
-    names
-}
+pub const NAMES: &[&str] = &names!(ALGORITHMS);
 
 /// An algorithm as a value.
 #[derive(Clone, Copy)]

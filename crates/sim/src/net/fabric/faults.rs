@@ -78,6 +78,7 @@ impl Fabric {
     /// Packets that join a link's queue from now on leave at another rate.
     pub fn set_rate(&mut self, link: LinkId, spec: &LinkSpec) {
         self.links[link.index()].set_rate(spec);
+        self.recount_waiting(link);
     }
 
     /// Kills a node or revives it, with all its cables. The machines on the node are handled by the engine.
@@ -119,7 +120,7 @@ impl Fabric {
         let dead = self.node_down[link.to.index()] || self.node_down[near.index()];
         let down = self.cable_down[id.index() / 2] || dead;
         let changed = std::mem::replace(&mut link.down, down) != down;
-        link.faulty = link.down || link.shares_buffer || self.impairments[id.index()].is_some();
+        link.faulty = link.down || link.shares_buffer || link.serves_classes || self.impairments[id.index()].is_some();
         if changed {
             self.forget_orders(id);
         }

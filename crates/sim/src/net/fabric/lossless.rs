@@ -39,7 +39,7 @@ impl Fabric {
             return false;
         };
         let mut flags = packet.flags;
-        link.join_waiting(self.now, packet.bytes, &mut flags);
+        link.join_waiting(self.now, packet.bytes, link.backlog(self.now), &mut flags);
         let packet = Packet { flags, ..packet };
         let port = &mut lossless.ports[id.index()];
         let goes_at_once = port.is_idle();
@@ -169,8 +169,11 @@ impl Fabric {
         self.depart_with(id, Packet { arrival, ..packet });
     }
 
-    /// A lossless link has finished a packet, unless it has paused since this event was set.
+    /// A link has finished a packet; a lossless one, unless it has paused since this event was set.
     pub fn depart(&mut self, id: LinkId) {
+        if self.links[id.index()].serves_classes {
+            return self.depart_by_class(id);
+        }
         let until = self.links[id.index()].busy_until();
         if until > self.now {
             return self.queue.push(until, EventId::new(EventKind::Departure, id.0));

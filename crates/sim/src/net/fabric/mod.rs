@@ -1,6 +1,7 @@
 //! All links of a network, the events of their packets, and the packets that are lost on the way.
 
 pub(super) mod buffers;
+mod classes;
 pub(super) mod faults;
 mod lossless;
 pub(super) mod partition;
@@ -13,6 +14,7 @@ use tributary_proto::contract::switch::PortView;
 use tributary_proto::contract::time::{Span, Time};
 
 use self::buffers::SharedBuffer;
+use self::classes::Classes;
 use self::faults::LinkImpairment;
 use self::partition::Crossing;
 use super::link::{Link, LinkCounters};
@@ -70,6 +72,7 @@ pub struct Fabric {
     pub(in crate::net) tracer: Option<Box<dyn Tracer>>,
     pub(in crate::net) lossless: Option<Box<Lossless>>,
     pub(in crate::net) shared: Option<SharedBuffer>,
+    pub(in crate::net) classes: Option<Box<Classes>>,
     pub(in crate::net) crossing: Option<Box<Crossing>>,
     /// A packet that is about to cross into another partition.
     pub(in crate::net) outgoing: Packet,
@@ -116,6 +119,7 @@ impl Fabric {
             tracer: None,
             lossless: None,
             shared: None,
+            classes: None,
             crossing: None,
             outgoing: Packet::BLANK,
             hops: 0,
@@ -228,10 +232,9 @@ impl Fabric {
     #[inline(always)]
     fn send_plain(&mut self, id: LinkId, packet: Packet) -> bool {
         if self.links[id.index()].faulty
-            && let Some(cause) = self.refuses(id, packet.bytes)
+            && let Some(sent) = self.send_with_care(id, packet)
         {
-            self.lose(id, self.near_end(id), cause, &{ packet });
-            return false;
+            return sent;
         }
         let link = &mut self.links[id.index()];
         let mut flags = packet.flags;

@@ -130,7 +130,8 @@ impl Fabric {
         }
     }
 
-    /// Takes over the state of another partition's nodes. The merged network can be read, but not run any further.
+    /// Takes over the state of another partition's nodes. The merged network is all nodes', and can be read, but not run any
+    /// further.
     pub fn absorb(&mut self, other: Fabric) {
         let Some(Crossing { partition, .. }) = other.crossing.as_deref() else { return };
         self.now = self.now.max(other.now);
@@ -149,5 +150,6 @@ impl Fabric {
                 (ours.pauses, ours.max_buffered) = (theirs.pauses, theirs.max_buffered);
             }
         }
+        self.crossing = None;
     }
 }

@@ -9,11 +9,15 @@ use tributary_proto::protocols;
 
 use super::{Draw, END, Ending};
 use crate::config::{
-    Bytes, Duration, Hosts, LayerSection, Network, NodeSection, Pattern, Routing, Share, Sizes, StepCollective,
-    StepKind, StepSection, Timeouts, TrafficSection, TransportSection,
+    Bytes, Duration, Hosts, JobSection, LayerSection, Network, NodeSection, Pattern, Routing, Share, Sizes,
+    StepCollective, StepKind, StepSection, Timeouts, TrafficSection, TransportSection,
 };
+use crate::net::Service;
 use crate::transport::Recovery;
 use crate::workload::FlowSizes;
+
+/// The patterns that are drawn of flows under a transport.
+const UNDER_A_TRANSPORT: [Pattern; 3] = [Pattern::Poisson, Pattern::Incast, Pattern::AllToAll];
 
 impl Draw {
     /// Packets without a transport, until the scenario heals.
@@ -77,8 +81,7 @@ impl Draw {
         // Paths of other graphs may have more switches than packets have space for.
         names.extend(network.graph.is_none().then_some("hpcc"));
         let is_sprayed = !matches!(network.routing, Routing::Ecmp | Routing::Flowlet);
-        let patterns = [Pattern::Poisson, Pattern::Incast, Pattern::AllToAll];
-        for section in traffic.iter_mut().filter(|section| patterns.contains(&section.pattern)) {
+        for section in traffic.iter_mut().filter(|section| UNDER_A_TRANSPORT.contains(&section.pattern)) {
             if self.0.chance(0.3) {
                 section.transport_settings = Some(TransportSection {
                     congestion_control: Some(self.of(&names).to_string()),
@@ -86,6 +89,20 @@ impl Draw {
                     ..TransportSection::default()
                 });
             }
+        }
+    }
+
+    /// Two classes of packets, in some scenarios: of jobs, and of flows.
+    pub(super) fn classes(&mut self, network: &mut Network, jobs: &mut [JobSection], traffic: &mut [TrafficSection]) {
+        if network.lossless.is_some() || !self.0.chance(0.1) {
+            return;
+        }
+        let weights = Service::Weights(vec![1, self.of(&[1, 7])]);
+        network.service = Some(if self.0.chance(0.5) { Service::Strict } else { weights });
+        jobs.iter_mut().for_each(|job| job.priority = self.between(0, 1) as u8);
+        for section in traffic.iter_mut().filter(|section| UNDER_A_TRANSPORT.contains(&section.pattern)) {
+            let settings = section.transport_settings.get_or_insert_default();
+            settings.priority = Some(self.between(0, 1) as u8);
         }
     }
 

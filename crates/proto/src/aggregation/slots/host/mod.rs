@@ -25,6 +25,7 @@ use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostSt
 use crate::contract::ids::OpId;
 use crate::contract::metric::Metric;
 use crate::contract::packet::{Addr, Packet, Transmit};
+use crate::contract::seal;
 use crate::contract::state::HostState;
 use crate::contract::time::Time;
 use crate::contract::values::{FINGERPRINT_LEN, Values};
@@ -54,6 +55,8 @@ pub struct SlotHost<D: Dialect> {
     dialect: D,
     config: HostConfig,
     common: [u8; COMMON_LEN],
+    /// The job's packets have a checksum.
+    is_sealed: bool,
     life: Life,
     slots: Vec<Slot>,
     queue: SendQueue,
@@ -94,6 +97,7 @@ impl<D: Dialect> SlotHost<D> {
         };
         SlotHost {
             common,
+            is_sealed: seal::is_chosen(&job.options),
             life: Life::new(Stream::new(values, dialect.numbers(), dialect.narrow(), job).of_rank(config.rank)),
             slots: (0..job.slots).map(slot).collect(),
             dialect,
@@ -109,7 +113,10 @@ impl<D: Dialect> SlotHost<D> {
     }
 
     fn receive(&mut self, now: Time, from: Addr, packet: Packet<'_>) -> Result<(), DropReason> {
-        Common::parse_kind(packet.bytes, &self.config.job.common())?;
+        match self.is_sealed {
+            true => seal::parse_kind(packet.bytes, &self.config.job.common())?,
+            false => Common::parse_kind(packet.bytes, &self.config.job.common())?,
+        };
         let header = Header::parse(packet.bytes)?;
         let slot = self.slots.get(usize::from(header.idx)).ok_or(DropReason::BadField)?;
         if from != Addr::Switch(self.recovery.tree_of_slot(header.idx)) {

@@ -9,11 +9,20 @@ use crate::aggregation::slots::Dialect;
 use crate::aggregation::slots::wire::{Header, Kind, slot_of};
 use crate::contract::host::Upcoming;
 use crate::contract::packet::{Addr, Ecn, Transmit};
+use crate::contract::seal;
 use crate::contract::wire::COMMON_LEN;
 
 impl<D: Dialect> SlotHost<D> {
     /// Writes the slot's packet. Returns its length in memory and on the wire.
     pub(super) fn write(&self, idx: u16, kind: Kind, buf: &mut [u8]) -> (usize, usize) {
+        let (len, wire_len) = self.write_unsealed(idx, kind, buf);
+        if self.is_sealed {
+            seal::seal(&mut buf[..len], self.config.job.key);
+        }
+        (len, wire_len)
+    }
+
+    fn write_unsealed(&self, idx: u16, kind: Kind, buf: &mut [u8]) -> (usize, usize) {
         let slot = &self.slots[usize::from(idx)];
         let op = self.life.stream.op_of(slot.block).expect("a slot that sends has a block");
         let exponent = |ahead| {

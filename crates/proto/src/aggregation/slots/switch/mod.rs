@@ -24,6 +24,7 @@ use crate::contract::ids::{ChildId, GroupId, PortId};
 use crate::contract::metric::Metric;
 use crate::contract::packet::PacketMut;
 use crate::contract::protocol::ShardShape;
+use crate::contract::seal;
 use crate::contract::state::{SwitchState, exclude_from_state};
 use crate::contract::switch::{Emission, OperatorStatus, PortView, Switch, SwitchReport, Verdict};
 use crate::contract::time::Time;
@@ -58,6 +59,8 @@ pub struct SlotSwitch<D: Dialect> {
     answers: VecDeque<(VersionId, Verdict)>,
     notices: Notices<D::Word>,
     missing_ranks: MissingRanks,
+    /// The job's packets have a checksum.
+    is_sealed: bool,
     counters: Counters,
 }
 
@@ -135,6 +138,7 @@ impl<D: Dialect> SlotSwitch<D> {
             )
             .with_operators(config.job.options.operators()),
             common: config.job.common(),
+            is_sealed: seal::is_chosen(&config.job.options),
             partials: VecDeque::with_capacity(if config.parent.is_some() { 2 * slots.len() } else { 0 }),
             answers: VecDeque::with_capacity(2 * slots.len()),
             pool: Pool::new(values, config),
@@ -319,6 +323,10 @@ impl<D: Dialect> Switch for SlotSwitch<D> {
 
     fn query_kinds(&self) -> u64 {
         1 << Kind::Query as u8
+    }
+
+    fn is_sealed(&self) -> bool {
+        self.is_sealed
     }
 
     fn report(&self) -> SwitchReport {

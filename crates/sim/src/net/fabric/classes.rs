@@ -1,0 +1,104 @@
+//! What the fabric does at switches whose output ports serve packets by class (see [`crate::net::classes`]).
+
+use super::Fabric;
+use crate::events::{EventId, EventKind};
+use crate::net::classes::{ClassQueues, Service};
+use crate::net::packet::Packet;
+use crate::net::trace::{LossCause, PacketEvent};
+use crate::topology::{Graph, LinkId};
+
+/// The queues of all switches.
+pub(in crate::net) struct Classes {
+    service: Service,
+    /// By link: those of links from hosts stay empty.
+    ports: Vec<ClassQueues>,
+    /// The class of each job's packets; 0 of those beyond.
+    of_jobs: Vec<u8>,
+}
+
+impl Fabric {
+    /// Makes the output ports of switches serve packets by class, before anything is sent.
+    pub fn set_service(&mut self, service: Service, graph: &Graph) {
+        let ports = self.links.iter().map(|_| ClassQueues::default()).collect();
+        self.classes = Some(Box::new(Classes { service, ports, of_jobs: Vec::new() }));
+        for link in &mut self.links {
+            link.serves_classes = graph.switch_index(link.from).is_some();
+            link.faulty |= link.serves_classes;
+        }
+    }
+
+    /// Sets the class of all packets of a job.
+    pub fn set_job_class(&mut self, job: usize, class: u8) {
+        let Some(classes) = &mut self.classes else { return };
+        classes.of_jobs.resize(classes.of_jobs.len().max(job + 1), 0);
+        classes.of_jobs[job] = class;
+    }
+
+    /// Sends a packet into a link that is down, shares a buffer or serves classes; `None` if it takes the packet as any other.
+    #[cold]
+    pub(super) fn send_with_care(&mut self, id: LinkId, packet: Packet) -> Option<bool> {
+        if let Some(cause) = self.refuses(id, packet.bytes) {
+            self.lose(id, self.near_end(id), cause, &packet);
+            return Some(false);
+        }
+        self.links[id.index()].serves_classes.then(|| self.send_by_class(id, packet))
+    }
+
+    /// Puts a packet into the queue of its class; false if that is full, so that the packet is lost.
+    fn send_by_class(&mut self, id: LinkId, mut packet: Packet) -> bool {
+        let Some(classes) = &mut self.classes else { return false };
+        if let Some(job) = packet.job() {
+            packet.flags = packet.flags.with_priority(classes.of_jobs.get(job).copied().unwrap_or(0));
+        }
+        let (link, queues) = (&mut self.links[id.index()], &mut classes.ports[id.index()]);
+        if !link.join_class(self.now, packet.bytes, queues.bytes_of(&packet), &mut packet.flags) {
+            self.lose(id, self.near_end(id), LossCause::QueueFull, &packet);
+            return false;
+        }
+        let is_idle = link.busy_until() <= self.now && queues.is_empty();
+        if !is_idle {
+            queues.push(packet);
+            if !std::mem::replace(&mut queues.is_armed, true) {
+                self.queue.push(link.busy_until(), EventId::new(EventKind::Departure, id.0));
+            }
+        }
+        if self.tracer.is_some() {
+            self.record(self.near_end(id), PacketEvent::Waits { link: id }, &packet);
+        }
+        if is_idle {
+            self.leave(id, packet);
+        }
+        true
+    }
+
+    /// A link has finished a packet while others waited: the next one leaves.
+    #[cold]
+    pub(super) fn depart_by_class(&mut self, id: LinkId) {
+        let Some(classes) = &mut self.classes else { return };
+        let queues = &mut classes.ports[id.index()];
+        let next = queues.pop(&classes.service);
+        queues.is_armed = !queues.is_empty();
+        let goes_on = queues.is_armed;
+        if let Some(packet) = next {
+            self.leave(id, packet);
+        }
+        if goes_on {
+            let until = self.links[id.index()].busy_until();
+            self.queue.push(until, EventId::new(EventKind::Departure, id.0));
+        }
+    }
+
+    /// A packet begins to leave a link that is free.
+    fn leave(&mut self, id: LinkId, packet: Packet) {
+        let arrival = self.links[id.index()].begin(self.now, packet.bytes);
+        self.depart_with(id, Packet { arrival, ..packet });
+    }
+
+    /// A link has another rate: what waits before it takes another time.
+    pub(super) fn recount_waiting(&mut self, id: LinkId) {
+        if let Some(classes) = &self.classes {
+            let packets = classes.ports[id.index()].packets().map(|packet| packet.bytes);
+            self.links[id.index()].recount_waiting(packets);
+        }
+    }
+}
