@@ -249,3 +249,29 @@ fn a_switch_that_has_stood_still_itself_loses_no_member_on_old_news() {
     switch.pass(secs(1.0), &[(&plan, &[0, 1])]);
     assert_eq!(gone(&switch, &plan), Some(Vec::new()));
 }
+
+#[test]
+fn a_switch_that_has_stood_still_probes_before_it_loses_a_member_whose_connection_closed() {
+    for (early, answer, is_lost) in [
+        (ProbeResult::SocketOpen, Some(ProbeResult::SocketOpen), false),
+        (ProbeResult::SocketOpen, None, true),
+        (ProbeResult::Inconclusive, Some(ProbeResult::SocketOpen), false),
+        (ProbeResult::Inconclusive, None, true),
+    ] {
+        let (mut switch, plan, target) = doubtful(early);
+        switch.control.unwatch(switch.now, plan.config.job, ChildId(1));
+        switch.now += secs(5.0);
+        switch.tick();
+        assert_eq!(gone(&switch, &plan), Some(Vec::new()));
+        let targets: Vec<ProbeTarget> = std::iter::from_fn(|| switch.control.poll_probe()).collect();
+        assert!(targets.contains(&target), "{targets:?}");
+        for answer in answer {
+            switch.control.probe_answered(switch.now, target, answer);
+        }
+        switch.pass(secs(0.4), &[(&plan, &[0])]);
+        assert_eq!(gone(&switch, &plan), Some(Vec::new()), "its host has time for an answer");
+        switch.pass(secs(0.2), &[(&plan, &[0])]);
+        let lost = is_lost.then_some(Gone { rank: 1, left: false });
+        assert_eq!(gone(&switch, &plan), Some(lost.into_iter().collect()), "{early:?} {answer:?}");
+    }
+}

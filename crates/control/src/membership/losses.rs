@@ -13,17 +13,27 @@ use crate::membership::running_job::{Member, RunningJob};
 use crate::membership::watch::ProbeTarget;
 use crate::membership::{Departed, Gone, MemberState, Neighbour, Outage};
 
+impl Member {
+    /// True if a member is lost by now whose connection is closed and whose silence is long enough at `due`.
+    fn is_lost_by(&self, now: Time, due: Time, timers: &Timers) -> bool {
+        let lost = |closed| self.probe.disconnected_at(closed, due, timers);
+        self.watch.closed().and_then(lost).is_some_and(|at| at <= now)
+    }
+}
+
 impl RunningJob {
     /// Calls every member lost whose connection is closed and that has been silent for long enough since then.
     pub(crate) fn lose_disconnected(&mut self, now: Time, timers: &Timers) {
         self.checked = now;
         for wid in (0..self.members.len() as u16).map(ChildId) {
-            if self.loss_due(wid, timers).is_some_and(|due| due <= now) {
+            let due = self.loss_due(wid, timers);
+            if due.is_some_and(|due| self.members[wid.index()].is_lost_by(now, due, timers)) {
                 self.lose(now, wid);
                 self.lose_with_switch(now, wid);
             }
         }
-        if self.parent_loss_due(timers).is_some_and(|due| due <= now) {
+        let due = self.parent_loss_due(timers);
+        if due.zip(self.parent.as_ref()).is_some_and(|(due, parent)| parent.is_lost_by(now, due, timers)) {
             self.lose_parent(now);
         }
     }
@@ -65,7 +75,8 @@ impl RunningJob {
             let Some(closed) = member.watch.closed() else { return due };
             let report = Some(closed + timers.socket_teardown()).filter(|&at| self.checked < at);
             let probe = member.probe.probe_at(closed, due, timers);
-            report.into_iter().chain(probe).min().unwrap_or(due)
+            let lost = member.probe.disconnected_at(closed, due, timers);
+            report.into_iter().chain(probe).min().or(lost).unwrap_or(due)
         };
         let members = (0..self.members.len() as u16).filter_map(|wid| {
             let due = self.loss_due(ChildId(wid), timers)?;

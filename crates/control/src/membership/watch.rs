@@ -61,8 +61,8 @@ pub(crate) struct LivenessProbe {
     trusted: bool,
     /// The closing of the connection soon after which the host was probed.
     probed_closing: Option<Time>,
-    /// The deadline before which the host was probed last.
-    probed_deadline: Option<Time>,
+    /// The deadline because of which the host was probed last, and when.
+    probed_deadline: Option<(Time, Time)>,
     /// The end of the lease because of which the host was probed last, and when.
     probed_lease: Option<(Time, Time)>,
     /// When the host last said that the socket is there.
@@ -141,16 +141,29 @@ impl LivenessProbe {
         if self.trusted && self.probed_closing != Some(closed) {
             return Some(closed + timers.socket_teardown());
         }
-        (self.probed_deadline != Some(due)).then(|| Time(due.0.saturating_sub(timers.keepalive.0)))
+        let was_probed = self.probed_deadline.is_some_and(|(because_of, _)| because_of == due);
+        (!was_probed).then(|| Time(due.0.saturating_sub(timers.keepalive.0)))
+    }
+
+    /// When a member is lost whose connection closed at `closed` and whose host was probed because of `due`; `None` before
+    /// it was probed. As at the end of a lease, its host has time for an answer.
+    pub fn disconnected_at(&self, closed: Time, due: Time, timers: &Timers) -> Option<Time> {
+        if self.is_confirmed(closed) {
+            return Some(due);
+        }
+        let (_, probed) = self.probed_deadline.filter(|&(because_of, _)| because_of == due)?;
+        Some(due.max(probed + timers.keepalive))
     }
 
     /// True if the host must be probed now.
     pub fn probes(&mut self, now: Time, closed: Time, due: Time, timers: &Timers) -> bool {
         let probes = self.probe_at(closed, due, timers).is_some_and(|at| at <= now);
         if probes && self.trusted && self.probed_closing != Some(closed) {
-            (self.probed_closing, self.probed_deadline) = (Some(closed), None);
+            // A switch that has stood still probes once for both.
+            let is_late = due <= now + timers.keepalive;
+            (self.probed_closing, self.probed_deadline) = (Some(closed), is_late.then_some((due, now)));
         } else if probes {
-            self.probed_deadline = Some(due);
+            self.probed_deadline = Some((due, now));
         }
         probes
     }
