@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+import tributary
 from torch_groups import default_group
 
 #: The rank that brings something else.
@@ -89,12 +90,13 @@ def odd(rank: int, size: int, meet: str, name: str) -> tuple[str, str]:
 
 
 def frames(rank: int, size: int, meet: str) -> list[str]:
-    """The last files of the traceback of a reduction of which one rank brings another size, the last one first."""
+    """This package's files in the traceback of a reduction of which one rank brings another size."""
     with default_group(rank, size, meet, timeout=500.0):
         try:
             dist.all_reduce(torch.ones(5 + (rank == ODD)))
         except RuntimeError as error:
-            return [Path(frame.filename).name for frame in reversed(traceback.extract_tb(error.__traceback__))]
+            files = [Path(frame.filename) for frame in traceback.extract_tb(error.__traceback__)]
+            return [file.name for file in files if file.is_relative_to(Path(tributary.__file__).parent)]
     return []
 
 
