@@ -49,7 +49,7 @@ const BEHIND_A_THIRD: [[u32; 256]; 4] = {
     table
 };
 
-/// The checksum of bytes that follow others, whose checksum is `before`; 0 if there are none.
+/// The checksum of bytes that follow others, whose checksum is `before`; 0 for the first bytes.
 #[inline]
 pub fn crc32c(before: u32, bytes: &[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]

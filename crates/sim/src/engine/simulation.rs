@@ -52,7 +52,7 @@ pub struct Settings {
     pub lossless: Option<LosslessSpec>,
     /// The buffer that a switch's queues share; `None` if each has its own.
     pub shared_buffer: Option<SharedBuffer>,
-    /// Which class of packets switches send first; `None` if there are no classes.
+    /// Which class of packets switches send first; `None`: first come, first served.
     pub service: Option<Service>,
     /// The settings of flows, by class: 0 is that of `[transport]`, others belong to patterns with settings of their own.
     pub transports: Arc<[TransportSettings]>,

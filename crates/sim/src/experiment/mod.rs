@@ -27,7 +27,7 @@ use self::sampling::Sampler;
 use crate::config::{Config, ConfigError, Flows, JobSection, Pattern, Routing, Sizes, Transport};
 use crate::engine::Simulation;
 use crate::provenance::sha256;
-use crate::report::{Report, Stop};
+use crate::report::{Report, Stop, Taken};
 use crate::routing::Table;
 use crate::topology::{Graph, window_end};
 pub use build::build;
@@ -123,7 +123,8 @@ pub fn run_on_threads(
         _ => advance(&mut simulation, &mut sampler, Time::ZERO + config.end.0, watch)?,
     };
     let (run, processor) = (begun.elapsed(), processor + processor_time().saturating_sub(since));
-    let report = Report::new(config, &simulation, stop, [set_up, run, processor]).with_samples(sampler.into_samples());
+    let report =
+        Report::new(config, &simulation, stop, Taken { set_up, run, processor }).with_samples(sampler.into_samples());
     Ok(Report { warnings, ..report })
 }
 

@@ -10,7 +10,7 @@ use crate::config::{ConfigError, JobSection, Shares, invalid};
 use crate::engine::JobPlan;
 use crate::topology::Graph;
 
-/// A job to install: on switches, or with servers on these hosts, or with one beside each rank where there are none.
+/// A job to install: on switches, or with servers on these hosts, or with one beside each rank if the list is empty.
 pub(super) type Sum = (JobPlan, Option<Vec<NodeId>>);
 
 /// The jobs that sum the section's tensor: one, if it plans no shares.

@@ -132,6 +132,17 @@ pub struct FaultReport {
     pub until: Option<f64>,
 }
 
+/// What a run took of this machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Taken {
+    /// To build the network.
+    pub set_up: Duration,
+    /// To run.
+    pub run: Duration,
+    /// Of processors to run, by all threads.
+    pub processor: Duration,
+}
+
 /// The speed of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Speed {
@@ -157,13 +168,8 @@ pub struct BackgroundReport {
 }
 
 impl Report {
-    /// The report of a simulation at present: how long its set-up and its run took, and the run's processor time.
-    pub fn new(
-        config: &Config,
-        simulation: &Simulation,
-        stop: Stop,
-        [set_up, run, processor]: [Duration; 3],
-    ) -> Report {
+    /// The report of a simulation at present.
+    pub fn new(config: &Config, simulation: &Simulation, stop: Stop, taken: Taken) -> Report {
         let (fabric, graph) = (&simulation.fabric, simulation.graph());
         let seconds = fabric.now.as_secs_f64();
         let mut flow_rows = flows::message_rows(simulation);
@@ -210,11 +216,11 @@ impl Report {
             span_rows: steps::rows(simulation),
             metric_rows: switches::metric_rows(simulation, &metrics),
             speed: Speed {
-                set_up_seconds: set_up.as_secs_f64(),
-                run_seconds: run.as_secs_f64(),
-                processor_seconds: processor.as_secs_f64(),
+                set_up_seconds: taken.set_up.as_secs_f64(),
+                run_seconds: taken.run.as_secs_f64(),
+                processor_seconds: taken.processor.as_secs_f64(),
                 events: simulation.events(),
-                hops_per_second: fabric.hops() as f64 / processor.as_secs_f64(),
+                hops_per_second: fabric.hops() as f64 / taken.processor.as_secs_f64(),
             },
         }
     }

@@ -145,8 +145,8 @@ impl Experiment {
         // PyTorch's first bucket is smaller, so that the first reduction begins early.
         let first = bucket.0.min(1 << 20).div_ceil(self.scale);
         let [forward, backward] = [in_ps(1.0 / 3.0), in_ps(2.0 / 3.0)];
-        // The pool that workers propose, not the simulator's, which is no larger than it must be: PA-ATP's ranks need slots
-        // to be ahead of each other.
+        // The pool that workers propose. The simulator's default covers one round trip, in which PA-ATP's ranks cannot be
+        // ahead of each other.
         let elements = elements_in(protocol, MTU - IPV4_AND_UDP_LEN);
         let header = match self.scale {
             1 => String::new(),
