@@ -1,12 +1,13 @@
-//! Scaled sums (`numbers=fixed`, `int8`, `thc4`): the same slots, kernels and packets' sizes as SwitchML has, whose tests
-//! hold the sums against ones that are made at home.
+//! Scaled sums (`numbers=fixed`, `int8`, `thc4`): the same bits as the other protocols in trees have that scale floats, by
+//! whose tests the sums are right.
 
 use tributary_numeric::{DType, Element, ReduceOp, bf16};
 use tributary_proto::contract::config::JobConfig;
-use tributary_proto::contract::protocol::Protocol;
+use tributary_proto::contract::numbers::Numbers;
+use tributary_proto::contract::protocol::{Placement, Protocol};
 use tributary_proto::contract::tensor::Spec;
 use tributary_proto::flare::PROTOCOL;
-use tributary_proto::switchml;
+use tributary_proto::protocols;
 
 use crate::harness::Network;
 use crate::harness::link::LinkConfig;
@@ -26,17 +27,26 @@ fn of(protocol: &'static Protocol, world_size: u16, given: Given<'_>) -> JobConf
     JobConfig { protocol: protocol.code, options, ..job(world_size, 8, 16, &[]) }
 }
 
+/// The other protocol that scales floats in trees of switches.
+fn other() -> &'static Protocol {
+    let scales = |protocol: &&&'static Protocol| {
+        let has_choice = protocol.options.specs.contains(&Numbers::OPTION);
+        has_choice && protocol.placement == Placement::Trees && protocol.code != PROTOCOL.code
+    };
+    protocols::ALL.iter().find(scales).expect("one")
+}
+
 fn sum<T: Element>(mut network: Network, inputs: &[Vec<T>], op: ReduceOp) -> Vec<u8> {
     reduce(&mut network, inputs, op)
 }
 
 #[test]
-fn a_scaled_sum_has_the_bits_that_switchml_gives_it() {
+fn a_scaled_sum_has_the_same_bits_as_the_other_protocols() {
     fn check<T: Element>(make: impl Fn(f32) -> T + Copy) {
         for numbers in NUMBERS {
             let inputs = inputs(5, 700, make);
             for op in [ReduceOp::Sum, ReduceOp::Avg] {
-                let wanted = sum(star(1, LinkConfig::default(), &of(&switchml::PROTOCOL, 5, numbers)), &inputs, op);
+                let wanted = sum(star(1, LinkConfig::default(), &of(other(), 5, numbers)), &inputs, op);
                 for (seed, choice) in (1..).zip(CHOICES) {
                     let job = of(&PROTOCOL, 5, &[numbers, choice].concat());
                     for link in [LinkConfig::default(), lossy()] {
@@ -55,8 +65,7 @@ fn in_levels_scaled_sums_have_the_same_bits() {
     const RACKS: [&[u16]; 2] = [&[0, 2], &[1, 3, 4]];
     for numbers in NUMBERS {
         let inputs = inputs(5, 300, |value| value);
-        let wanted =
-            sum(racks(1, LinkConfig::default(), &of(&switchml::PROTOCOL, 5, numbers), &RACKS), &inputs, ReduceOp::Sum);
+        let wanted = sum(racks(1, LinkConfig::default(), &of(other(), 5, numbers), &RACKS), &inputs, ReduceOp::Sum);
         for seed in 1..4 {
             let network = racks(seed, lossy(), &of(&PROTOCOL, 5, numbers), &RACKS);
             assert!(sum(network, &inputs, ReduceOp::Sum) == wanted, "{numbers:?}, seed {seed}");
