@@ -74,7 +74,7 @@ fn in_levels_scaled_sums_have_the_same_bits() {
 }
 
 #[test]
-fn a_byte_an_element_takes_a_quarter_of_the_packets_and_no_rank_hears_of_an_order() {
+fn a_byte_an_element_takes_a_quarter_of_the_packets_and_results_have_no_order() {
     let packets = |given| {
         let mut network = star(1, LinkConfig::default(), &of(&PROTOCOL, 2, given));
         reduce(&mut network, &vec![vec![1.0f32; 6_400]; 2], ReduceOp::Sum);
