@@ -292,7 +292,7 @@ impl Rendezvous for WrongKey {
     fn join(&self, request: &JoinRequest) -> Result<JoinAnswer, JoinError> {
         self.0.join(request).map(|answer| JoinAnswer { key: JobKey(13), ..answer })
     }
-    fn leave(&self, _job: JobId, _key: JobKey, _rank: u16) {}
+    fn leave(&self, _job: JobId, _key: JobKey, _rank: u16, _lost: bool) {}
     fn standing(&self, _job: JobId, _key: JobKey) -> Standing {
         Standing::Unknown
     }

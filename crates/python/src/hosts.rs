@@ -57,8 +57,8 @@ impl Network for AtSwitches {
         pending.wait(None).map_err(BetweenError::Group)
     }
 
-    fn abandon(&self) {
-        self.workers.iter().for_each(|worker| worker.get().abandon());
+    fn abandon(&self, lost: bool) {
+        self.workers.iter().for_each(|worker| worker.get().abandon(lost));
     }
 }
 

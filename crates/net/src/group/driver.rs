@@ -55,6 +55,17 @@ pub struct Identity {
     pub in_fabric: bool,
 }
 
+/// How a group leaves its job.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Leave {
+    /// Peers get a last chance to ask again.
+    InOrder,
+    /// At once.
+    AtOnce,
+    /// At once, as a member that the others have lost: they do not wait for what it owes them.
+    Lost,
+}
+
 /// What a group, its I/O thread and its pending collectives share.
 pub struct Driver {
     /// The process in which the group was made. In a fork of it no thread drives the machine.
@@ -273,22 +284,23 @@ impl Driver {
         &self.identity
     }
 
-    /// Leaves the job: collectives under way fail. Peers get a last chance to ask again, unless the close is `abrupt`.
-    pub fn close(&self, abrupt: bool) {
+    /// Leaves the job: collectives under way fail.
+    pub fn close(&self, leave: Leave) {
         let Some(mut state) = self.lock() else { return };
         state.closing = true;
         if !state.engine.is_idle() {
             state.engine.abort();
         }
         state.engine.finish();
-        if !abrupt {
+        if leave == Leave::InOrder {
             let Some(next) = self.await_peers(state) else { return };
             state = next;
         }
         self.io_thread.notify_one();
         self.waker.wake();
         drop(state);
-        self.rendezvous.leave(self.identity.job_id, self.identity.key, self.identity.rank);
+        let &Identity { job_id, key, rank, .. } = &self.identity;
+        self.rendezvous.leave(job_id, key, rank, leave == Leave::Lost);
     }
 
     /// Answers peers that ask again until no peer needs this worker any more. Returns the lock.
