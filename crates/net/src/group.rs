@@ -235,6 +235,12 @@ impl Group {
         }
     }
 
+    /// Members are hosts with several ranks: in sentences and errors, each is the first of its ranks, which these are. It is
+    /// told once, before the first collective.
+    pub fn name_hosts(&self, first_ranks: Vec<u16>) {
+        self.driver.hosts.get_or_init(|| first_ranks);
+    }
+
     /// True if collectives were given up because a member, server or switch that they need is gone.
     pub fn peer_lost(&self) -> bool {
         self.driver.peer_lost()

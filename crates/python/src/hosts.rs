@@ -146,6 +146,8 @@ impl HostMemory {
         let [up, down] = memories.ok_or_else(|| PyValueError::new_err("the memory is in use by another group"))?;
         let reports = Arc::new(Reports { package: reports, said: OnceLock::new() });
         let sayer = Arc::clone(&reports);
+        let first_ranks: Vec<u16> = (0..self.hosts.count()).map(|host| self.hosts.ranks_of(host)[0]).collect();
+        workers.iter().for_each(|worker| worker.get().name_hosts(&first_ranks));
         let network = self.hosts.leads().then(|| {
             let say: OnFailure<BetweenError> = Box::new(move |error| sayer.say(error));
             (AtSwitches { workers, turn: AtomicUsize::new(0) }, say)

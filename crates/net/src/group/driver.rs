@@ -80,6 +80,8 @@ pub struct Driver {
     io_thread: Condvar,
     /// The explanation of the first failure.
     pub(super) explanation: OnceLock<String>,
+    /// The rank by which sentences name each member, where members are hosts with several ranks.
+    pub(super) hosts: OnceLock<Vec<u16>>,
 }
 
 pub(super) struct State {
@@ -144,6 +146,7 @@ impl Driver {
             }),
             io_thread: Condvar::new(),
             explanation: OnceLock::new(),
+            hosts: OnceLock::new(),
         }
     }
 
@@ -159,7 +162,7 @@ impl Driver {
         let submitted = state.engine.submit(tensors, os::to_span(timeout));
         let completions = submitted.map_err(|SubmitError::Broken(cause)| {
             self.peer_lost_error(&state, &cause)
-                .unwrap_or_else(|| GroupError::Broken { context: self.context(), cause })
+                .unwrap_or_else(|| GroupError::Broken { context: self.context(), cause: self.named(&cause) })
         })?;
         if hand_over {
             self.wake_leader(&state);
@@ -366,7 +369,8 @@ impl Driver {
     /// Job, switch and rank, for messages.
     pub(super) fn context(&self) -> String {
         let Identity { switch, job, rank, world_size, .. } = &self.identity;
-        format!("job \"{job}\" at switch {switch}, rank {rank} of {world_size}")
+        let member = if self.hosts.get().is_some() { "host" } else { "rank" };
+        format!("job \"{job}\" at switch {switch}, {member} {rank} of {world_size}")
     }
 
     /// The state that the group's threads share; `None` if one of them has panicked.
