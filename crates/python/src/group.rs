@@ -322,17 +322,10 @@ impl Group {
         })
     }
 
-    /// Members are hosts with several ranks: errors name each by the first of these.
-    pub(crate) fn name_hosts(&self, first_ranks: &[u16]) {
-        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.group.iter().for_each(|group| group.name_hosts(first_ranks.to_vec()));
-    }
-
     /// Leaves the job at once, as a member that is `lost` or not; what is under way fails.
     pub(crate) fn abandon(&self, lost: bool) {
-        use tributary_net::group::Group;
         let group = self.inner.lock().unwrap_or_else(PoisonError::into_inner).group.take();
-        group.into_iter().for_each(if lost { Group::abandon_as_lost } else { Group::abandon });
+        group.into_iter().for_each(|group| if lost { group.abandon_as_lost() } else { group.abandon() });
     }
 
     /// Does something with the group, unless it was closed.
