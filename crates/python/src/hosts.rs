@@ -99,7 +99,7 @@ impl Network for AtSwitches {
         let (begun, error) = lock(&self.large_sums).begin(description, memory, loss, timeout);
         if let Some(error) = error {
             // The memory is in use until those have ended that have begun.
-            self.abandon();
+            self.abandon(false);
             let _ = self.wait(begun);
             return Err(error);
         }
@@ -120,9 +120,9 @@ impl Network for AtSwitches {
         outcome
     }
 
-    fn abandon(&self) {
+    fn abandon(&self, lost: bool) {
         let large_sums = lock(&self.large_sums);
-        self.workers.iter().chain(&large_sums.workers).for_each(|worker| worker.get().abandon());
+        self.workers.iter().chain(&large_sums.workers).for_each(|worker| worker.get().abandon(lost));
     }
 }
 
@@ -206,11 +206,18 @@ impl HostMemory {
 
 impl HostMemory {
     /// The group; the memory is in use from now on.
-    pub(crate) fn span(&self, rank: usize, workers: Vec<Py<Group>>, reports: Py<PyAny>) -> PyResult<Spanning> {
+    pub(crate) fn span(
+        &self,
+        py: Python<'_>,
+        rank: usize,
+        workers: Vec<Py<Group>>,
+        reports: Py<PyAny>,
+    ) -> PyResult<Spanning> {
         let memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner).take();
         let [up, down] = memories.ok_or_else(|| PyValueError::new_err("the memory is in use by another group"))?;
         let reports = Arc::new(Reports { package: reports, said: OnceLock::new() });
         let (sayer, large_sums) = (Arc::clone(&reports), Arc::<Mutex<LargeSums>>::default());
+        name_hosts(py, &self.hosts, &workers)?;
         let network = self.hosts.leads().then(|| {
             let say: OnFailure<BetweenError> = Box::new(move |error| sayer.say(error));
             (AtSwitches { workers, turn: AtomicUsize::new(0), large_sums: Arc::clone(&large_sums) }, say)
@@ -231,10 +238,12 @@ impl Spanning {
     }
 
     /// Shares out the leader's large sums. Nothing is under way.
-    pub fn share_out(&self, workers: Vec<Py<Group>>, shares: Vec<f64>, block: usize) {
+    pub fn share_out(&self, py: Python<'_>, workers: Vec<Py<Group>>, shares: Vec<f64>, block: usize) -> PyResult<()> {
+        name_hosts(py, self.group.hosts(), &workers)?;
         let former = std::mem::replace(&mut *lock(&self.large_sums), LargeSums { workers, shares, block });
         // Outside the lock, because to drop workers may run Python code.
         drop(former);
+        Ok(())
     }
 
     pub fn submit(
@@ -313,6 +322,18 @@ pub(crate) fn met(
         MeetError::Separate(sentence) => errors::raise(py, "SharedMemoryError", (sentence,)),
         MeetError::TimedOut(sentence) => errors::raise(py, "ConnectError", (sentence,)),
     })
+}
+
+/// Tells workers whose members are hosts which rank is the first of each, for errors.
+fn name_hosts(py: Python<'_>, hosts: &Hosts, workers: &[Py<Group>]) -> PyResult<()> {
+    let first_ranks: Vec<u16> = (0..hosts.count()).map(|host| hosts.ranks_of(host)[0]).collect();
+    for worker in workers {
+        worker.get().with_group(py, |group| {
+            group.name_hosts(first_ranks.clone());
+            Ok(())
+        })?;
+    }
+    Ok(())
 }
 
 fn lock(large_sums: &Mutex<LargeSums>) -> MutexGuard<'_, LargeSums> {

@@ -89,22 +89,26 @@ impl LocalGroup {
     /// The group whose hosts' leaders have met in the network: with the leader's workers, and on other ranks without any.
     #[staticmethod]
     fn span(
+        py: Python<'_>,
         memory: &HostMemory,
         rank: usize,
         workers: Vec<Py<NetworkGroup>>,
         reports: Py<PyAny>,
     ) -> PyResult<LocalGroup> {
-        Ok(LocalGroup::new(Members::OnHosts(memory.span(rank, workers, reports)?)))
+        Ok(LocalGroup::new(Members::OnHosts(memory.span(py, rank, workers, reports)?)))
     }
 
     /// Shares out a leader's large sums: which workers make them, the share of each, and the elements of a block. Nothing may
     /// be under way.
-    fn share_out(&self, workers: Vec<Py<NetworkGroup>>, shares: Vec<f64>, block: usize) -> PyResult<()> {
+    fn share_out(
+        &self,
+        py: Python<'_>,
+        workers: Vec<Py<NetworkGroup>>,
+        shares: Vec<f64>,
+        block: usize,
+    ) -> PyResult<()> {
         match &*self.members {
-            Members::OnHosts(group) if workers.len() == shares.len() => {
-                group.share_out(workers, shares, block);
-                Ok(())
-            }
+            Members::OnHosts(group) if workers.len() == shares.len() => group.share_out(py, workers, shares, block),
             _ => Err(PyValueError::new_err("sums between hosts are shared out, with a share for each worker")),
         }
     }

@@ -197,6 +197,9 @@ class Members:
         network.has_hosts = True
         if network.leading is not None:
             network.leading.take_in(*(joined for joined in (first, own) if joined is not None))
+        if isinstance(network, HostsNetwork):
+            # Already, for the errors of measurements.
+            network.share_out()
 
     def _join_beside(
         self, lane: Lane, ending: str, protocol: str | None = None, at: str | None = None

@@ -48,7 +48,7 @@ class Shares:
         """Whether the shards of this many ranks go from host to host faster than through switches, which cut evenly.
 
         A step of FSDP gathers twice and scatters once, and one of the gathers goes along with the scatter: through
-        switches a rank gets 2 + 1/n of a tensor, and from the ranks' hosts thrice half of what a sum takes there.
+        switches a rank gets 2 + 1/n of a tensor, and from the ranks' hosts one and a half times what a sum takes.
         """
         through_switches = (2 + 1 / size) / min(self.link, switches * min(self.rates[:switches]))
         return 3 / 2 / self.rates[-1] < through_switches
