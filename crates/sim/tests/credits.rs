@@ -3,7 +3,9 @@
 use std::ops::ControlFlow;
 
 use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::protocols;
 use tributary_sim::config::Config;
 use tributary_sim::engine::{Settings, Simulation};
 use tributary_sim::net::LosslessSpec;
@@ -64,7 +66,7 @@ fn a_hot_link_stops_a_cable_or_a_channel() {
 /// A flow alone has a buffer's credits in the time from a packet's first bit to the return of its credit: the packet, its
 /// way, and the credit's; where the packet waits, at the far end, its next link too.
 #[test]
-fn a_buffer_of_a_few_packets_is_a_window() {
+fn a_buffer_of_five_packets_is_a_window() {
     let packets = 5;
     let link = LinkSpec { delay: Span::from_micros(1), queue_bytes: packets * u64::from(PACKET), ..spec() };
     let mut sim =
@@ -85,22 +87,26 @@ fn a_buffer_of_a_few_packets_is_a_window() {
 
 #[test]
 fn credits_lose_nothing_and_end_whatever_is_sent_on_any_number_of_threads() {
-    let text = r#"
+    let has_trees = |protocol: &&&Protocol| protocol.sums_in_network() && protocol.shared.is_none();
+    let name = protocols::ALL.iter().find(has_trees).unwrap().name;
+    let text = format!(
+        r#"
         [network]
-        leaf_spine = { leaves = 4, spines = 4, hosts_per_leaf = 4 }
+        leaf_spine = {{ leaves = 4, spines = 4, hosts_per_leaf = 4 }}
         queue = "16 KiB"
-        lossless = { kind = "credits", channels = 4 }
+        lossless = {{ kind = "credits", channels = 4 }}
         [[job]]
-        protocol = "switchml"
+        protocol = "{name}"
         hosts = 8
         tensor = "1 MiB"
         trees = 4
-        rto = { initial = "20 ms", min = "20 ms", max = "100 ms" }
+        rto = {{ initial = "20 ms", min = "20 ms", max = "100 ms" }}
         [[traffic]]
         pattern = "uniform"
         message = "16 KiB"
-    "#;
-    let config = Config::parse(text).unwrap();
+    "#
+    );
+    let config = Config::parse(&text).unwrap();
     let report = tributary_sim::run(&config).unwrap();
     assert_eq!(report.failure(), None, "{report}");
     assert_eq!((report.jobs[0].retransmissions, report.lossless_drops), (0, Some(0)), "{report}");

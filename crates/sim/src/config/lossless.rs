@@ -3,10 +3,12 @@
 use serde::{Deserialize, Serialize};
 use tributary_proto::contract::time::Span;
 
-use super::network::{FULL_PACKET, Network};
 use super::{Bytes, Config, ConfigError, invalid};
 use crate::net::{Charges, LosslessSpec, MOST_CHANNELS, headroom};
 use crate::topology::{Graph, LinkSpec};
+
+/// The longest packet of Ethernet with preamble and gap.
+pub(super) const FULL_PACKET: u64 = 1538;
 
 /// `lossless`: when a switch orders the sender of a port's packets to PAUSE, or credits in its place. `queue` is the buffer
 /// of each port for packets that came in there; with PAUSE it must also hold the packets that still arrive after the order.
@@ -49,27 +51,26 @@ impl LosslessKind {
     }
 }
 
-impl Network {
+impl LosslessSection {
     /// What keeps queues from overflowing.
-    pub fn lossless(&self, graph: &Graph) -> Result<Option<LosslessSpec>, ConfigError> {
-        let Some(section) = &self.lossless else { return Ok(None) };
+    pub(super) fn spec(&self, graph: &Graph, switch_latency: Span) -> Result<LosslessSpec, ConfigError> {
         let links = || graph.edges().iter().flat_map(|edge| [edge.a_to_b, edge.b_to_a]);
         let smallest = links().map(|link| link.queue_bytes).min().unwrap_or(0);
-        if section.kind == LosslessKind::Credits {
+        if self.kind == LosslessKind::Credits {
             let fastest = links().map(|link| link.delay).min().unwrap_or_default();
-            return credits(section, smallest, fastest).map(Some);
+            return credits(self, smallest, fastest);
         }
-        if section.channels.is_some() {
+        if self.channels.is_some() {
             return Err(invalid("lossless: channels are for kind = \"credits\"; PAUSE stops a whole cable"));
         }
-        let xoff = section.xoff.map_or(smallest / 2, |xoff| xoff.0);
-        let xon = section.xon.map_or(xoff.saturating_sub(2 * FULL_PACKET), |xon| xon.0);
+        let xoff = self.xoff.map_or(smallest / 2, |xoff| xoff.0);
+        let xon = self.xon.map_or(xoff.saturating_sub(2 * FULL_PACKET), |xon| xon.0);
         if xon > xoff {
             return Err(invalid(format!("lossless: xon = {} is more than xoff = {}", Bytes(xon), Bytes(xoff))));
         }
         for link in links() {
             // An order to pause also takes a switch's latency.
-            let link = LinkSpec { delay: link.delay + self.switch_latency.0, ..link };
+            let link = LinkSpec { delay: link.delay + switch_latency, ..link };
             let needed = xoff.saturating_add(headroom(&link, FULL_PACKET));
             if needed > link.queue_bytes {
                 return Err(invalid(format!(
@@ -80,7 +81,7 @@ impl Network {
                 )));
             }
         }
-        Ok(Some(LosslessSpec { xoff, xon, charges: section.charges, channels: None }))
+        Ok(LosslessSpec { xoff, xon, charges: self.charges, channels: None })
     }
 }
 

@@ -3,12 +3,12 @@
 use serde::{Deserialize, Serialize};
 use tributary_proto::contract::time::Span;
 
-use super::lossless::LosslessSection;
+use super::lossless::{FULL_PACKET, LosslessSection};
 use super::shape::{ClosShape, DumbbellShape, GraphShape, LeafSpineShape, LinkOverride, StarShape, mark_bytes};
 use super::{Bytes, DataRate, Duration, Share};
 use super::{ConfigError, invalid};
 use crate::engine::Holds;
-use crate::net::{CLASSES, Framing, Service, SharedBuffer};
+use crate::net::{CLASSES, Framing, LosslessSpec, Service, SharedBuffer};
 use crate::routing::Balancing;
 use crate::topology::{Clos, Graph, dumbbell, leaf_spine, star};
 use crate::topology::{LinkSpec, Rate};
@@ -151,9 +151,6 @@ mod defaults {
     }
 }
 
-/// Bytes on a link of a full Ethernet packet.
-pub(super) const FULL_PACKET: u64 = 1538;
-
 /// More nodes or links than this are probably a mistake.
 const MAX_NODES: u64 = 1 << 21;
 const MAX_LINKS: u64 = 1 << 24;
@@ -202,6 +199,11 @@ impl Network {
             _ => Err(invalid(format!("{what} = {} is too much framing: at most 1,000 bytes", bytes.0))),
         };
         Ok(Framing { overhead: fits(self.overhead, "overhead")?, minimum: fits(self.shortest, "shortest")? })
+    }
+
+    /// What keeps queues from overflowing.
+    pub fn lossless(&self, graph: &Graph) -> Result<Option<LosslessSpec>, ConfigError> {
+        self.lossless.as_ref().map(|section| section.spec(graph, self.switch_latency.0)).transpose()
     }
 
     /// The buffer that a switch's queues share.

@@ -11,34 +11,27 @@ use std::collections::VecDeque;
 
 use tributary_proto::contract::time::Time;
 
-use super::lossless::Origin;
 use super::packet::Packet;
 
 /// How many channels a link has at most.
 pub const MOST_CHANNELS: u8 = 16;
 
-/// A packet's charge: the port, and its channel there.
-#[derive(Clone, Copy)]
-pub(super) struct Held {
-    pub origin: Origin,
-    pub channel: u8,
-}
-
 /// One channel at the near end of a link.
-#[derive(Clone, Default)]
-struct Channel {
-    waiting: VecDeque<(Held, Packet)>,
+#[derive(Clone)]
+struct Channel<C> {
+    /// Packets, and what each is charged to.
+    waiting: VecDeque<(C, Packet)>,
     /// Bytes that may leave. Sums that a timer sends take more than came in, so it may be below 0.
     credits: i64,
 }
 
 /// One link.
-pub(super) struct CreditPort {
-    channels: Vec<Channel>,
+pub(super) struct CreditPort<C> {
+    channels: Vec<Channel<C>>,
     /// The channel that sends next, if it can.
     turn: usize,
     /// The charge of the packet that is leaving, and its bytes.
-    pub leaving: Option<(Held, u16)>,
+    pub leaving: Option<(C, u16)>,
     /// The channel of the packet that came in last at the far end.
     pub arrived: u8,
     /// Credits on their way to the near end: their arrival times, channels and bytes.
@@ -54,9 +47,9 @@ pub struct Credit {
     pub bytes: i32,
 }
 
-impl CreditPort {
+impl<C: Copy> CreditPort<C> {
     /// The near end of a link whose far end has this buffer.
-    pub fn new(channels: u8, buffer_bytes: u64) -> CreditPort {
+    pub fn new(channels: u8, buffer_bytes: u64) -> CreditPort<C> {
         let credits = (buffer_bytes / u64::from(channels)) as i64;
         let channels = vec![Channel { waiting: VecDeque::new(), credits }; usize::from(channels)];
         CreditPort { channels, turn: 0, leaving: None, arrived: 0, coming: VecDeque::new() }
@@ -69,27 +62,27 @@ impl CreditPort {
     }
 
     /// A packet waits behind those of its channel.
-    pub fn push(&mut self, held: Held, packet: Packet) {
+    pub fn push(&mut self, charge: C, packet: Packet) {
         let channel = usize::from(self.channel_of(&packet));
-        self.channels[channel].waiting.push_back((held, packet));
+        self.channels[channel].waiting.push_back((charge, packet));
     }
 
     /// The packet that leaves now: the first of the next channel, in turn, that has a packet and credits for it.
-    pub fn pop(&mut self) -> Option<(Held, Packet)> {
+    pub fn pop(&mut self) -> Option<(C, Packet)> {
         if self.leaving.is_some() {
             return None;
         }
         let count = self.channels.len();
-        let can = |channel: &Channel| {
+        let can = |channel: &Channel<C>| {
             channel.waiting.front().is_some_and(|(_, packet)| i64::from(packet.bytes) <= channel.credits)
         };
         let next = (0..count).map(|step| (self.turn + step) % count).find(|&index| can(&self.channels[index]))?;
         self.turn = (next + 1) % count;
         let channel = &mut self.channels[next];
-        let (held, packet) = channel.waiting.pop_front()?;
+        let (charge, packet) = channel.waiting.pop_front()?;
         channel.credits -= i64::from(packet.bytes);
-        self.leaving = Some((held, packet.bytes));
-        Some((held, packet))
+        self.leaving = Some((charge, packet.bytes));
+        Some((charge, packet))
     }
 
     /// A credit has reached the near end.

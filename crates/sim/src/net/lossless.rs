@@ -97,6 +97,13 @@ pub enum Origin {
     Copies(CopiesId),
 }
 
+/// What a packet is charged to where credits are: the port, and the channel of what came in there.
+#[derive(Clone, Copy)]
+pub(super) struct Charge {
+    pub origin: Origin,
+    pub channel: u8,
+}
+
 /// Copies of one packet in output queues of a lossless switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopiesId(u32);
@@ -155,7 +162,7 @@ pub(super) struct Lossless {
     /// The state of each link.
     pub ports: Vec<Port>,
     /// Each link's channels; empty with PAUSE.
-    pub credits: Vec<CreditPort>,
+    pub credits: Vec<CreditPort<Charge>>,
     copies: Vec<Copies>,
     free_copies: u32,
     /// For each link, whether it leads to a higher level, and whether to a lower one.

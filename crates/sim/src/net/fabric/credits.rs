@@ -4,8 +4,8 @@ use tributary_proto::contract::time::Time;
 
 use super::Fabric;
 use crate::events::{EventId, EventKind};
-use crate::net::credits::{Credit, Held, join};
-use crate::net::lossless::{Order, Origin};
+use crate::net::credits::{Credit, join};
+use crate::net::lossless::{Charge, Order, Origin};
 use crate::net::packet::Packet;
 use crate::net::trace::PacketEvent;
 use crate::topology::LinkId;
@@ -15,13 +15,13 @@ impl Fabric {
     pub(super) fn send_with_credits(&mut self, origin: Origin, id: LinkId, packet: Packet) -> bool {
         let Some(lossless) = &mut self.lossless else { return false };
         let origin = lossless.resolve(origin, id, packet.bytes);
-        let held = Held { origin, channel: lossless.channel_at(origin) };
+        let charge = Charge { origin, channel: lossless.channel_at(origin) };
         lossless.charge(id, origin, packet.bytes);
         let link = &mut self.links[id.index()];
         let mut flags = packet.flags;
         link.join_waiting(self.now, packet.bytes, link.backlog(self.now), &mut flags);
         let packet = Packet { flags, ..packet };
-        lossless.credits[id.index()].push(held, packet);
+        lossless.credits[id.index()].push(charge, packet);
         if self.tracer.is_some() {
             self.record(self.near_end(id), PacketEvent::Waits { link: id }, &{ packet });
         }
@@ -79,17 +79,17 @@ impl Fabric {
     /// A link has finished a packet.
     pub(super) fn depart_with_credits(&mut self, id: LinkId) {
         let Some(lossless) = &mut self.lossless else { return };
-        if let Some((held, bytes)) = lossless.credits[id.index()].leaving.take() {
-            self.return_credits(id, held, bytes);
+        if let Some((charge, bytes)) = lossless.credits[id.index()].leaving.take() {
+            self.return_credits(id, charge, bytes);
         }
         self.begin_with_credits(id);
     }
 
     /// The charge of a packet ends that has left link `at`, or was dropped before it.
-    pub(super) fn return_credits(&mut self, at: LinkId, held: Held, bytes: u16) {
+    pub(super) fn return_credits(&mut self, at: LinkId, charge: Charge, bytes: u16) {
         let Some(lossless) = &mut self.lossless else { return };
-        if let Some((origin, bytes)) = lossless.discharge(at, held.origin, bytes) {
-            self.give(origin, Credit { channel: held.channel, bytes: bytes.into() });
+        if let Some((origin, bytes)) = lossless.discharge(at, charge.origin, bytes) {
+            self.give(origin, Credit { channel: charge.channel, bytes: bytes.into() });
         }
     }
 

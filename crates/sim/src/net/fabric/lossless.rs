@@ -5,8 +5,7 @@ use tributary_proto::contract::ids::{NodeId, PortId};
 
 use super::Fabric;
 use crate::events::{EventId, EventKind};
-use crate::net::credits::Held;
-use crate::net::lossless::{Lossless, LosslessSpec, Order, Origin, PAUSE_BYTES};
+use crate::net::lossless::{Charge, Lossless, LosslessSpec, Order, Origin, PAUSE_BYTES};
 use crate::net::packet::Packet;
 use crate::net::trace::{LossCause, PacketEvent};
 use crate::topology::{Graph, LinkId};
@@ -144,7 +143,7 @@ impl Fabric {
         let Some(lossless) = &mut self.lossless else { return };
         if !lossless.credits.is_empty() {
             let channel = lossless.channel_at(origin);
-            return self.return_credits(id, Held { origin, channel }, bytes);
+            return self.return_credits(id, Charge { origin, channel }, bytes);
         }
         if let Some(origin) = lossless.release(id, origin, bytes) {
             self.order(origin, false);
