@@ -21,7 +21,6 @@ use crate::contract::tensor::Spec;
 use crate::contract::time::{Span, Time};
 use crate::contract::values::Values;
 use crate::heap::heap_bytes;
-use crate::reliability::recovery::Order;
 use crate::reliability::slot_lists;
 
 /// All slots of one job in one tree.
@@ -32,8 +31,7 @@ pub struct Pool<D: Dialect> {
     versions: Vec<Version<D::Word>>,
     /// `pool[2, s]` and `seen[2, s, n]` of Algorithm 3, with one block for each version.
     sums: OrderedAccumulator,
-    /// Positions of which one packet was dropped because it had crossed the answer: a bitmap of `words` words for each
-    /// version.
+    /// Positions of which a packet was dropped that had crossed the answer: a bitmap of `words` words for each version.
     excused: Vec<u64>,
     words: usize,
     children: usize,
@@ -97,7 +95,7 @@ impl<D: Dialect> Pool<D> {
             children,
             positions,
             is_root: config.parent.is_none(),
-            answers_all: job.options.has_choice(Order::OPTION.name, TO_THE_LETTER),
+            answers_all: job.options.has_choice("resend", TO_THE_LETTER),
             world_size: job.world_size,
             job_slots: job.slots,
             payload_bytes: job.payload_bytes(),
@@ -276,11 +274,8 @@ impl<D: Dialect> Pool<D> {
         }
     }
 
-    /// True if a packet that was counted already needs no answer: it came after all contributions were in, but sooner
-    /// after that than a round trip takes. So it was sent before the result can have arrived, and probably several
-    /// children did the same at once. Only the first such packet of each child and phase is dropped: a child that asks
-    /// a second time has lost something. Where no round trip is known, and where the job wants Algorithm 3 to the letter,
-    /// every packet is answered (line 21).
+    /// True if a packet that was counted already needs no answer: it came sooner after the last contribution than a round
+    /// trip takes, and is the first such of its child and phase. Without a known round trip all are answered (line 21).
     pub fn crossed(&mut self, now: Time, id: VersionId, position: usize) -> bool {
         let version = &self.versions[id.0];
         let all_in = matches!(version.state, State::AwaitsParent | State::Complete);
