@@ -393,4 +393,9 @@ pub enum Refusal {
     /// The switch is ending.
     #[error("the switch is stopping: join again when it is back")]
     Stopping,
+    /// A next program takes the joins.
+    #[error(
+        "the switch's former program takes no joins, and a job of this name still runs there: join again when that has ended"
+    )]
+    HandedOver,
 }
