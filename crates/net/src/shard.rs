@@ -221,7 +221,7 @@ pub trait Shard: Send + Sync {
     fn set_shared(&self, _shared: bool) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
-    /// Leaves packets of these jobs to the earlier program of this switch, which has the address too; without jobs, none.
+    /// Leaves packets of these jobs to the earlier program of this switch, which has the address too, and none else.
     fn leave_to_earlier(&self, _jobs: &[JobId]) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }

@@ -245,6 +245,23 @@ fn a_next_program_that_fails_leaves_everything_as_it_was() {
 }
 
 #[test]
+fn a_switch_without_jobs_is_handed_over_too_and_the_earlier_program_ends() {
+    let first = RunningSwitch::start(&options(None)).unwrap();
+    let (second, ended) = take_over(&first, &options(None));
+    assert_eq!(ended.recv_timeout(PATIENCE).unwrap(), Ending::NoJobs);
+    let load = Load::default();
+    thread::scope(|scope| {
+        let at = second.listen_addr();
+        let ranks = load.start(scope, [at, at], first_protocol(), "begins");
+        load.until_more(3);
+        first.stop();
+        load.until_more(20);
+        load.end();
+        ranks.into_iter().for_each(|rank| rank.join().unwrap());
+    });
+}
+
+#[test]
 fn a_program_that_is_asked_to_stop_passes_that_on() {
     let first = RunningSwitch::start(&options(None)).unwrap();
     let at = first.listen_addr();

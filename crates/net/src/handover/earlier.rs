@@ -125,7 +125,6 @@ impl EarlierProgram {
         }
         let Some(plane) = plane.upgrade() else { return };
         plane.earlier_jobs().into_iter().for_each(|job| plane.earlier_job_ended(job.id));
-        share_packets(&plane);
         if let Err(error) = plane.first_shard().set_shared(false) {
             tracing::debug!(%error, "the port can still be shared");
         }

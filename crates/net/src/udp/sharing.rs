@@ -21,12 +21,16 @@ impl PortSharing {
         Ok(PortSharing(port.as_fd().try_clone_to_owned()?.into()))
     }
 
-    /// Lets another socket of this user bind the same address, or no longer.
+    /// Lets another socket of this user bind the same address; or no longer, and all packets that come are for this one.
     pub fn set_shared(&self, shared: bool) -> io::Result<()> {
+        if !shared {
+            // The call fails only if nothing was left to anybody.
+            let _ = sys::set_option(self.0.as_raw_fd(), libc::SOL_SOCKET, libc::SO_DETACH_REUSEPORT_BPF, 1);
+        }
         self.0.set_reuse_port(shared)
     }
 
-    /// Leaves packets of these jobs to the socket that had the address before this one; without jobs, to none.
+    /// Leaves packets of these jobs to the socket that had the address before this one, and none else.
     pub fn leave_to_earlier(&self, jobs: &[JobId]) -> io::Result<()> {
         let ids: Vec<u16> = jobs.iter().map(|job| job.0).collect();
         sys::leave_to_first(self.0.as_raw_fd(), JOB_AT, &ids)
@@ -81,10 +85,15 @@ mod tests {
         let all = [0, 1, 2, 3, 40_000, 65_535];
         send(address, &all);
         assert_eq!((received(&mut earlier), received(&mut next)), (vec![1, 40_000], vec![0, 2, 3, 65_535]));
+        sharing.leave_to_earlier(&[]).unwrap();
+        send(address, &all);
+        assert_eq!((received(&mut earlier), received(&mut next)), (vec![], all.to_vec()), "its last job has ended");
         drop(earlier);
         send(address, &all);
         assert_eq!(received(&mut next), all, "the earlier socket is gone");
-        sharing.leave_to_earlier(&[]).unwrap();
+        sharing.set_shared(false).unwrap();
+        assert!(UdpPort::open_as(address, 1 << 16, 1 << 16, true).is_err(), "it is shared no longer");
+        sharing.set_shared(true).unwrap();
         let mut last = open(address, true);
         PortSharing::of(&last).unwrap().leave_to_earlier(&[JobId(2)]).unwrap();
         send(address, &all);

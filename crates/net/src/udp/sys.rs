@@ -184,11 +184,8 @@ pub fn get_option(fd: RawFd, level: i32, option: i32) -> io::Result<i32> {
 }
 
 /// Of two sockets at one address, lets the first have datagrams in which the 16 bits at `offset` are one of `values`, and
-/// the second, which is `fd`, all others. Without values the kernel chooses.
+/// the second, which is `fd`, all others.
 pub fn leave_to_first(fd: RawFd, offset: u32, values: &[u16]) -> io::Result<()> {
-    if values.is_empty() {
-        return set_option(fd, libc::SOL_SOCKET, libc::SO_DETACH_REUSEPORT_BPF, 1);
-    }
     let step = |code: u32, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf, k };
     let choose = |socket| step(libc::BPF_RET | libc::BPF_K, 0, socket);
     let mut steps = vec![step(libc::BPF_LD | libc::BPF_H | libc::BPF_ABS, 0, offset)];
