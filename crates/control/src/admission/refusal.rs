@@ -394,8 +394,6 @@ pub enum Refusal {
     #[error("the switch is stopping: join again when it is back")]
     Stopping,
     /// A next program takes the joins.
-    #[error(
-        "the switch's former program takes no joins, and a job of this name still runs there: join again when that has ended"
-    )]
+    #[error("a job of this name still runs under the switch's earlier program: join again when it has ended")]
     HandedOver,
 }
