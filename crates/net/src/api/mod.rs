@@ -297,7 +297,7 @@ pub struct WatchBody {
 pub struct GoneMembers {
     /// Members that have left.
     pub left: Vec<u16>,
-    /// Members that fell silent without a leave.
+    /// Members that fell silent without a leave, or left as lost.
     pub lost: Vec<u16>,
     /// Switches that fell silent, each with the ranks below it. A switch without ranks is a parent of the answering switch.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
