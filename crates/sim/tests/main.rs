@@ -9,6 +9,7 @@ mod checkers;
 mod classes;
 mod closed_forms;
 mod congestion;
+mod credits;
 mod dctcp;
 mod defaults;
 mod documented;

@@ -6,6 +6,7 @@ mod cores;
 mod foreign;
 mod job;
 mod keys;
+mod lossless;
 mod names;
 mod network;
 mod shape;
@@ -26,8 +27,10 @@ pub use job::{
     StragglerSection, Timeouts,
 };
 pub use keys::{overlay, set_key};
+pub(crate) use lossless::check_credits;
+pub use lossless::{LosslessKind, LosslessSection};
 pub use names::{Hosts, LinkSet, Links, NodeName, Placement, SwitchName, Tier};
-pub use network::{LosslessSection, Network, NoiseSection, Routing};
+pub use network::{Network, NoiseSection, Routing};
 pub use shape::{ClosShape, DumbbellShape, GraphLink, GraphShape, LeafSpineShape, LinkOverride, StarShape};
 pub use step::{LayerSection, NodeSection, StepCollective, StepKind, StepSection};
 pub use traffic::{Flows, OneFlow, Pattern, Sizes, TrafficSection, Transport, TransportSection};

@@ -3,11 +3,12 @@
 use serde::{Deserialize, Serialize};
 use tributary_proto::contract::time::Span;
 
+use super::lossless::{FULL_PACKET, LosslessSection};
 use super::shape::{ClosShape, DumbbellShape, GraphShape, LeafSpineShape, LinkOverride, StarShape, mark_bytes};
 use super::{Bytes, DataRate, Duration, Share};
 use super::{ConfigError, invalid};
 use crate::engine::Holds;
-use crate::net::{CLASSES, Charges, Framing, LosslessSpec, Service, SharedBuffer, headroom};
+use crate::net::{CLASSES, Framing, LosslessSpec, Service, SharedBuffer};
 use crate::routing::Balancing;
 use crate::topology::{Clos, Graph, dumbbell, leaf_spine, star};
 use crate::topology::{LinkSpec, Rate};
@@ -92,23 +93,6 @@ pub struct Network {
     pub noise: Option<NoiseSection>,
 }
 
-/// `lossless`: when a switch orders the sender of a port's packets to PAUSE. `queue` is the buffer of each port for
-/// packets that came in there; it must also hold the packets that still arrive after the order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct LosslessSection {
-    /// The sender must pause when more than this waits; half of the smallest queue if left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub xoff: Option<Bytes>,
-    /// The sender goes on when no more than this waits; two packets of 1,538 bytes less than `xoff` if left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub xon: Option<Bytes>,
-    /// Which packets are charged to a port's buffer; all if left out. The other choices show what PAUSE does to programs'
-    /// sums.
-    #[serde(skip_serializing_if = "Charges::is_default")]
-    pub charges: Charges,
-}
-
 /// `noise`: operating system noise (Canary §5.2.5).
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -167,9 +151,6 @@ mod defaults {
     }
 }
 
-/// Bytes on a link of a full Ethernet packet.
-const FULL_PACKET: u64 = 1538;
-
 /// More nodes or links than this are probably a mistake.
 const MAX_NODES: u64 = 1 << 21;
 const MAX_LINKS: u64 = 1 << 24;
@@ -220,30 +201,9 @@ impl Network {
         Ok(Framing { overhead: fits(self.overhead, "overhead")?, minimum: fits(self.shortest, "shortest")? })
     }
 
-    /// When switches order senders to PAUSE.
+    /// What keeps queues from overflowing.
     pub fn lossless(&self, graph: &Graph) -> Result<Option<LosslessSpec>, ConfigError> {
-        let Some(section) = &self.lossless else { return Ok(None) };
-        let links = || graph.edges().iter().flat_map(|edge| [edge.a_to_b, edge.b_to_a]);
-        let smallest = links().map(|link| link.queue_bytes).min().unwrap_or(0);
-        let xoff = section.xoff.map_or(smallest / 2, |xoff| xoff.0);
-        let xon = section.xon.map_or(xoff.saturating_sub(2 * FULL_PACKET), |xon| xon.0);
-        if xon > xoff {
-            return Err(invalid(format!("lossless: xon = {} is more than xoff = {}", Bytes(xon), Bytes(xoff))));
-        }
-        for link in links() {
-            // An order to pause also takes a switch's latency.
-            let link = LinkSpec { delay: link.delay + self.switch_latency.0, ..link };
-            let needed = xoff.saturating_add(headroom(&link, FULL_PACKET));
-            if needed > link.queue_bytes {
-                return Err(invalid(format!(
-                    "lossless: with xoff = {} a queue needs {} for what still comes in, and has {}",
-                    Bytes(xoff),
-                    Bytes(needed),
-                    Bytes(link.queue_bytes)
-                )));
-            }
-        }
-        Ok(Some(LosslessSpec { xoff, xon, charges: section.charges }))
+        self.lossless.as_ref().map(|section| section.spec(graph, self.switch_latency.0)).transpose()
     }
 
     /// The buffer that a switch's queues share.
