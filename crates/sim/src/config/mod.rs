@@ -28,9 +28,14 @@ pub use job::{
 pub use keys::{overlay, set_key};
 pub use names::{Hosts, LinkSet, Links, NodeName, Placement, SwitchName, Tier};
 pub use network::{LosslessSection, Network, NoiseSection, Routing};
-pub use shape::{ClosShape, DumbbellShape, GraphLink, GraphShape, LeafSpineShape, LinkOverride, StarShape};
+pub use shape::{
+    ClosShape, DragonflyShape, DumbbellShape, GraphLink, GraphShape, GridShape, LeafSpineShape, LinkOverride,
+    RailsShape, StarShape, TorusShape,
+};
 pub use step::{LayerSection, NodeSection, StepCollective, StepKind, StepSection};
-pub use traffic::{Flows, OneFlow, Pattern, Sizes, TrafficSection, Transport, TransportSection};
+pub use traffic::{
+    BurstTimes, BurstsSection, Flows, OneFlow, Pattern, Sizes, TrafficSection, Transport, TransportSection,
+};
 pub use training::{SmallModels, TrainingSection};
 pub use tributary_control::quantity::{Bytes, DataRate, Duration, Share};
 
