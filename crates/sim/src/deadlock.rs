@@ -80,8 +80,8 @@ fn find_cycle(Waits(waits): &Waits) -> Option<Vec<LinkId>> {
                     way.push((next as usize, 0));
                 }
                 ON_THE_WAY => {
-                    let ring = way.iter().map(|&(link, _)| LinkId(link as u32)).skip_while(|link| link.0 != next);
-                    return Some(ring.collect());
+                    let circle = way.iter().map(|&(link, _)| LinkId(link as u32)).skip_while(|link| link.0 != next);
+                    return Some(circle.collect());
                 }
                 _ => {}
             }
@@ -119,9 +119,13 @@ mod tests {
             assert!(cycle_of(graph, Balancing::Ecmp).is_some(), "turns in any order");
             assert!(cycle_of(graph, Balancing::Valiant).is_some());
         }
-        let ring = cycle_of(&torus, Balancing::DimensionOrder).expect("a ring of five is a cycle");
-        assert_eq!(ring.len(), 5);
-        assert_eq!(cycle_of(&Grid(&[3, 3]).torus(1, true, &SPECS), Balancing::DimensionOrder), None, "one hop a ring");
+        let circle = cycle_of(&torus, Balancing::DimensionOrder).expect("five in a row that closes");
+        assert_eq!(circle.len(), 5);
+        assert_eq!(
+            cycle_of(&Grid(&[3, 3]).torus(1, true, &SPECS), Balancing::DimensionOrder),
+            None,
+            "one hop a dimension"
+        );
     }
 
     #[test]

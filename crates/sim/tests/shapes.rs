@@ -3,6 +3,7 @@
 
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::protocols;
 use tributary_sim::Balancing;
 use tributary_sim::config::Config;
 use tributary_sim::engine::{Settings, Simulation};
@@ -19,7 +20,7 @@ const SHAPES: [&str; 6] = [
 ];
 
 fn refusal(network: &str) -> String {
-    let text = format!("[network]\n{network}\n[[job]]\nprotocol = 'ring'\ntensor = 4\n");
+    let text = format!("[network]\n{network}\n[[traffic]]\npattern = 'permutation'\nhosts = 'all'\nmessage = '2 kB'\n");
     match Config::parse(&text) {
         Err(error) => error.to_string(),
         Ok(config) => run(&config).map(|_| "no error".to_string()).unwrap_or_else(|error| error.to_string()),
@@ -35,11 +36,11 @@ fn every_protocol_sums_on_every_shape() {
             _ => &["ecmp"],
         };
         for routing in routings {
-            let jobs = ["switchml", "ring", "canary", "panama", "ps"].map(|protocol| {
-                let servers = if protocol == "ps" { "servers = 'colocated'\n" } else { "" };
-                format!("[[job]]\nprotocol = '{protocol}'\nhosts = 'all'\ntensor = '20 kB'\n{servers}")
+            let jobs = protocols::ALL.iter().map(|protocol| {
+                let servers = if protocol.server.is_some() { "servers = 'colocated'\n" } else { "" };
+                format!("[[job]]\nprotocol = '{}'\nhosts = 'all'\ntensor = '20 kB'\n{servers}", protocol.name)
             });
-            let text = format!("[network]\n{shape}\nrouting = '{routing}'\n{}", jobs.concat());
+            let text = format!("[network]\n{shape}\nrouting = '{routing}'\n{}", jobs.collect::<String>());
             let report = run(&Config::parse(&text).unwrap()).unwrap();
             assert_eq!(report.failure(), None, "{text}\n{report}");
             assert!(report.jobs.iter().all(|job| job.seconds.is_some()), "{report}");
@@ -92,10 +93,10 @@ fn pause_is_refused_where_links_could_wait_in_a_circle() {
     }
 }
 
-/// Every host of a ring of five sends two switches further without a window: the refusal above is not idle, because this graph,
+/// Every host of a row of five that closes sends two switches further without a window: the refusal above is not idle, because this graph,
 /// which a file may have at its author's own risk, stands still; the same hosts on a mesh or a HyperX do not.
 #[test]
-fn a_ring_under_pause_stands_still_and_dimension_order_does_not() {
+fn a_closed_row_under_pause_stands_still_and_a_mesh_does_not() {
     let shapes = [
         (Grid(&[5]).torus(2, true, &SPECS), false),
         (Grid(&[5]).torus(2, false, &SPECS), true),
@@ -151,7 +152,7 @@ fn another_seed_takes_other_detours_and_the_threads_do_not_matter() {
     let text = |seed: u32| {
         format!(
             "seed = {seed}\n[network]\ntorus = {{ size = [4, 4], hosts_per_switch = 1 }}\nrouting = 'valiant'\n\
-             [[job]]\nprotocol = 'ring'\nhosts = 'all'\nplacement = 'packed'\ntensor = '40 kB'\n"
+             [[traffic]]\npattern = 'all_to_all'\nhosts = 'all'\nmessage = '20 kB'\n"
         )
     };
     let hash = |seed: u32, threads: u16| {

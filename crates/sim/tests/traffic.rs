@@ -117,10 +117,10 @@ fn a_stream_in_bursts_sends_its_share_of_the_rate() {
     let text = "end = \"4 ms\"\n[network]\nstar = { hosts = 4 }\nrate = \"10 Gbit/s\"\n\
                 [[traffic]]\npattern = \"stream\"\nfrom = [0, 1]\nto = [2, 3]\nrate = \"10 Gbit/s\"\npacket = 1000\n\
                 bursts = { on = \"10 us\", off = \"30 us\", times = \"fixed\" }\nuntil = \"4 ms\"\n\
-                [[job]]\nprotocol = \"ring\"\nhosts = \"all\"\ntensor = 4\nstart = \"3999 us\"\n";
+                [[traffic]]\npattern = \"list\"\nflows = [{ from = \"host 2\", to = \"host 3\", bytes = 1, at = \"3990 us\" }]\n";
     let report = run(&Config::parse(text).unwrap()).unwrap();
     let packets = report.link_rows.iter().find(|row| row.from == "host 0").unwrap().counters.packets;
-    assert!((1200..=1320).contains(&packets), "100 bursts of 12 or 13 packets, and the job's: {packets}");
+    assert!((1200..=1320).contains(&packets), "100 bursts of 12 or 13 packets: {packets}");
 }
 
 /// Eight answers that begin together leave one link, one after the other: a query takes as long as its bytes on that link, and

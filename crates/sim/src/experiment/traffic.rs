@@ -56,7 +56,7 @@ pub fn add_traffic(
     hosts: &mut Allocation,
 ) -> Result<(), ConfigError> {
     let error = |sentence: &str| invalid(format!("traffic {index}: {sentence}"));
-    check_keys(config, section).map_err(error)?;
+    check_keys(config, section).and_then(|()| check_shares(section)).map_err(error)?;
     if section.pattern == Pattern::List {
         return listed(simulation, config, index, section).map_err(|why| error(&why));
     }
@@ -240,17 +240,6 @@ fn check_keys(config: &Config, section: &TrafficSection) -> Result<(), &'static 
     if section.pattern == Pattern::Stream && (section.load.0 != 1.0 || section.message.is_some()) {
         return Err("a stream has a rate, and neither load nor message");
     }
-    if let Some(bursts) = &section.bursts {
-        if section.pattern != Pattern::Stream {
-            return Err("bursts is for pattern = \"stream\"");
-        }
-        if bursts.on.0 == Span::ZERO || bursts.off.0 == Span::ZERO {
-            return Err("bursts: on and off are above 0");
-        }
-    }
-    if section.class.is_some() && !matches!(section.flows, Some(Flows::File(_))) {
-        return Err("class is for flows of a file, which may have a column class");
-    }
     if section.pattern != Pattern::Poisson && section.sizes.is_some() {
         return Err("sizes is for pattern = \"poisson\"");
     }
@@ -282,6 +271,22 @@ fn check_keys(config: &Config, section: &TrafficSection) -> Result<(), &'static 
     }
     if section.until.is_some_and(|until| until.0 <= section.start.0) {
         return Err("until is not after start");
+    }
+    Ok(())
+}
+
+/// Refuses bursts and classes of flows where there are none.
+fn check_shares(section: &TrafficSection) -> Result<(), &'static str> {
+    if let Some(bursts) = &section.bursts {
+        if section.pattern != Pattern::Stream {
+            return Err("bursts is for pattern = \"stream\"");
+        }
+        if bursts.on.0 == Span::ZERO || bursts.off.0 == Span::ZERO {
+            return Err("bursts: on and off are above 0");
+        }
+    }
+    if section.class.is_some() && !matches!(section.flows, Some(Flows::File(_))) {
+        return Err("class is for flows of a file, which may have a column class");
     }
     Ok(())
 }

@@ -40,8 +40,7 @@ pub struct Scenario {
 pub fn scenario(seed: u64) -> Scenario {
     let stream = |which| Draw(Rng::new(seed, Purpose::Scenario, which));
     let [mut draw, mut late, mut served] = [0, 4, 6].map(stream);
-    let (mut network, hosts, switches) = draw.network();
-    let (hosts, switches) = stream(18).direct_shape(&mut network).unwrap_or((hosts, switches));
+    let (mut network, hosts, switches) = draw.network(&mut stream(18));
     let heal = Span::from_micros(draw.between(20, 20_000));
     let ending = if draw.0.chance(0.2) { Ending::SomeDie } else { Ending::AllHeals };
     let mut faults = draw.link_faults(heal);
@@ -127,7 +126,7 @@ impl Draw {
     }
 
     /// A network, and how many hosts and switches it has.
-    fn network(&mut self) -> (Network, u32, u32) {
+    fn network(&mut self, direct: &mut Draw) -> (Network, u32, u32) {
         let mut network = Network {
             star: None,
             dumbbell: None,
@@ -175,7 +174,8 @@ impl Draw {
         // Where queues are long enough, marks rise with their length. Drawing this would change all scenarios.
         let has_ramp = network.mark_above.is_some() && network.queue == Bytes(100_000);
         network.mark_all_above = has_ramp.then_some(Bytes(60_000));
-        let (hosts, switches) = self.shape(&mut network);
+        let drawn = self.shape(&mut network);
+        let (hosts, switches) = direct.direct_shape(&mut network).unwrap_or(drawn);
         (network, hosts, switches)
     }
 
