@@ -155,8 +155,15 @@ local FLARE = {
     { "flare.slot", 26, 2, "Slot" },
     { "flare.phase", 28, 4, "Phase of the slot" },
     { "flare.subtree", 32, 2, "Subtree of the sender" },
-    { "flare.reserved", 34, 2, "Reserved", hex = true },
+    { "flare.flags", 34, 1, "Flags", bits = {
+        { 0x01, "NON_FINITE" }, { 0x02, "UNKNOWN" }, { 0x04, "NORM" }, { 0x08, "EXPONENT" },
+    } },
+    { "flare.reserved", 35, 1, "Reserved", hex = true },
     { "flare.order", 36, 4, "Expression of the vector", hex = true, special = { 0, "none" } },
+}
+local FLARE_EXPONENT = {
+    { "flare.exponent", 36, 2, "Exponent", signed = true, special = { -0x8000, "zero" } },
+    { "flare.exponent.reserved", 38, 2, "Reserved", hex = true },
 }
 local FLARE_SPARSE = {
     { "flare.shard", 32, 4, "Shard, or the first that is missing" },
@@ -203,7 +210,7 @@ end
 
 for _, list in ipairs({
     COMMON, COLLECTIVE, PING, CHALLENGE, FRAGMENT, PROGRESS, HELLO, ADVERT, CARRY, PAUSE, SLOT, REPORT, MISMATCH,
-    RING_DATA, RING_ACK, RING_NOTICE, RING_FAULT, SPARCML_DATA, PARTING, CANARY, PANAMA, FLARE, FLARE_SPARSE, ATP,
+    RING_DATA, RING_ACK, RING_NOTICE, RING_FAULT, SPARCML_DATA, PARTING, CANARY, PANAMA, FLARE, FLARE_EXPONENT, FLARE_SPARSE, ATP,
 }) do
     declare(list)
 end
@@ -415,13 +422,16 @@ end
 local function flare_kind(name, body)
     return { name, function(tree, tvb)
         collective(tree, tvb, 16)
-        add(tree, tvb, FLARE)
+        local has_exponent = tvb:len() > 34 and tvb(34, 1):uint() >= 8
+        add(tree, tvb, has_exponent and { table.unpack(FLARE, 1, #FLARE - 1) } or FLARE)
+        add(tree, tvb, has_exponent and FLARE_EXPONENT or {})
         body(tree, tvb)
     end }
 end
 local FLARE_KINDS = {
     [16] = flare_kind("UPDATE", vector_at(40)),
     [17] = flare_kind("RESULT", vector_at(40)),
+    [18] = flare_kind("PROBE", vector_at(40)),
     [19] = flare_kind("QUERY", vector_at(40)),
     [20] = flare_kind("REPORT", function(tree, tvb) report(tree, tvb, 4) end),
     [21] = flare_kind("MISMATCH", function(tree, tvb) mismatch(tree, tvb, 40) end),

@@ -49,6 +49,22 @@ def test_an_empty_switch_says_how_to_begin(window: Browser) -> None:
     window.await_text("The switch does not answer. What is below is of")
 
 
+def test_a_switch_at_every_address_is_advised_by_one_that_a_worker_can_use(window: Browser) -> None:
+    daemon = Daemon(listen="0.0.0.0:0")
+    port = daemon.address.split(":")[1]
+    try:
+        # As through a tunnel: no other machine reaches the switch at the browser's address.
+        window.open(f"http://127.0.0.1:{port}/")
+        text = window.await_text("No job is here")
+        assert f"--switch ADDRESS-OF-THE-SWITCH:{port} " in text
+        advised = "addressForWorkers({listen: '0.0.0.0:17777'})"
+        assert window.evaluate(advised) == "ADDRESS-OF-THE-SWITCH:17777"
+        assert window.evaluate("addressForWorkers({listen: '10.0.0.9:17777'})") == "10.0.0.9:17777"
+        assert window.faults == []
+    finally:
+        daemon.stop()
+
+
 def test_people_see_which_ranks_are_awaited_and_what_flows(window: Browser, daemon: Daemon, job: str) -> None:
     ones = np.ones(10, np.float32)
     with ThreadPoolExecutor() as pool:
@@ -75,7 +91,8 @@ def test_people_see_which_ranks_are_awaited_and_what_flows(window: Browser, daem
             list(pool.map(lambda group: group.all_reduce(data), groups))
         drawn = window.evaluate(f"{card}.querySelector('svg').getAttribute('aria-label')")
         assert drawn.startswith("Tensor summed: now ")
-        heights = window.evaluate(f"new Set({card}.querySelector('path').getAttribute('d').match(/,[0-9.]+/g)).size")
+        line = f"{card}.querySelector('path.line').getAttribute('d')"
+        heights = window.evaluate(f"new Set({line}.match(/,[0-9.]+/g)).size")
         assert heights > 1, "the line is not flat"
         for group in groups:
             pool.submit(group.close)
@@ -106,7 +123,7 @@ def test_people_find_a_job_among_many_and_see_what_has_ended(window: Browser, jo
         ended = text.split("Ended in the last hour")[1]
         assert f"{job}-over" in ended
         assert "127.0.0.1" in ended
-        assert "5 minutes ago" in text
+        assert "1 minute ago" in text
         about = window.evaluate("document.querySelector('#jobs .soft').innerText")
         assert about.startswith("127.0.0.1, "), about
         # Nothing was lost, so nothing is red.
@@ -167,6 +184,38 @@ def test_a_fabric_s_switch_shows_its_neighbours_and_which_are_silent(window: Bro
                 break
             time.sleep(0.1)
         assert "top" in window.evaluate("document.querySelector('svg.net g.down').textContent")
+        assert window.evaluate("document.querySelector('#about a').textContent") == "top"
+        assert window.faults == []
+    finally:
+        for daemon in switches.values():
+            daemon.stop() if daemon.process.poll() is None else None
+
+
+def test_a_fabric_s_controller_shows_all_of_it_and_which_switch_does_not_answer(
+    window: Browser, tmp_path: Path, job: str
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    file = tmp_path / "fabric.toml"
+    file.write_text(FABRIC.format(port=port))
+    switches = {name: Daemon("--fabric", str(file), "--node", name, listen=None) for name in ("leaf", "top")}
+    boxes = "[...document.querySelectorAll('svg.net g')].map((box) => box.textContent.split(' ')[0])"
+    leaf, top = (switches[name].address for name in ("leaf", "top"))
+    try:
+        with rank.connect(0, 1, leaf, job):
+            window.open(f"http://{top}/")
+            window.await_text(job)
+            assert window.evaluate(boxes) == ["top", "leaf", "here"]
+            assert window.evaluate("document.querySelectorAll('svg.net path').length") == 2
+            assert f"\n{job}" in window.evaluate("document.querySelectorAll('svg.net g title')[1].textContent")
+            tree = program.run("status", "--switch", leaf, "--tree").stdout
+            assert tree.startswith("fabric of 2 switches, jobs are formed at top\n"), tree
+        switches["leaf"].kill()
+        window.await_text("Switch leaf does not answer: ")
+        assert "leaf" in window.evaluate("document.querySelector('svg.net g.down').textContent")
+        tree = program.run("status", "--switch", top, "--tree").stdout
+        assert "switch leaf DOES NOT ANSWER the controller: " in tree, tree
         assert window.faults == []
     finally:
         for daemon in switches.values():
@@ -242,6 +291,37 @@ def test_names_that_are_html_stay_text(window: Browser, daemon: Daemon, job: str
         window.await_text(EVIL)
         assert window.evaluate("document.querySelectorAll('img, section script, header script').length") == 0
         assert window.evaluate("document.title").endswith(EVIL)
+        server.shutdown()
+
+
+def test_hundreds_of_jobs_are_a_list_whose_lines_open_and_survive(window: Browser, daemon: Daemon, job: str) -> None:
+    with rank.connect(0, 1, daemon.address, job):
+        entry = program.await_job(daemon, job, lambda entry: entry["state"] == "running")
+        observed = {}
+        for path in ("status", "history", "ended"):
+            with urllib.request.urlopen(f"http://{daemon.address}/{path}") as answer:
+                observed[path] = json.load(answer)
+        with urllib.request.urlopen(f"http://{daemon.address}/") as answer:
+            Liar.page = answer.read()
+    status = observed["status"]
+    status["jobs"] = [entry | {"name": f"job-{number}", "id": number} for number in range(1, 201)]
+    Liar.observed = observed = observed | {"ended": observed["ended"]["ended"]}
+    rows = "document.querySelectorAll('#jobs table.list tr')"
+    with ThreadingHTTPServer(("127.0.0.1", 0), Liar) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        window.open(f"http://127.0.0.1:{server.server_address[1]}/")
+        window.await_text("200 of 200")
+        assert window.evaluate(f"[{rows}.length, {rows}[10].innerText.split('\\t')[0]]") == [201, "job-10"]
+        window.evaluate(f"{{ {rows}[10].marked = true; {rows}[10].querySelector('button').click(); }}")
+        assert window.evaluate(f"{rows}.length") == 202
+        assert window.evaluate(f"{rows}[11].querySelector('h2').textContent") == "job-10"
+        # The next event finds the line as it was, and the card below it.
+        Liar.observed = observed | {"status": status | {"jobs": status["jobs"][5:]}}
+        window.await_text("195 of 195")
+        assert window.evaluate(f"[{rows}.length, {rows}[5].marked]") == [197, True]
+        assert window.evaluate(f"{rows}[6].querySelectorAll('.ranks li').length") == 1
+        window.evaluate("{ const form = document.getElementById('form'); form.value = 'cards'; look(); }")
+        assert window.evaluate("document.querySelectorAll('#jobs > section').length") == 195
         server.shutdown()
 
 

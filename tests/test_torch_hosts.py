@@ -170,6 +170,14 @@ def test_a_rank_killed_at_any_time_is_named_on_all_hosts_and_no_sum_is_wrong(
         assert f"rank {doomed} " in sentence, sentence
 
 
+def test_a_fork_of_a_rank_of_several_hosts_is_refused_and_disturbs_nobody(ranks: Ranks, meet: str) -> None:
+    for *refused, destroyed in ranks(on_hosts, 4, PAIRS, torch_rank_local.forking, meet):
+        for sentence in refused:
+            assert sentence.startswith("TributaryError: "), sentence
+            assert sentence.endswith(" was made before a fork; make a new process group in the new process"), sentence
+        assert destroyed == ""
+
+
 def star(per_host: int, elements: int, times: int, *flags: str, hosts: int = 2, local: str = "on") -> dict[str, Any]:
     """Sums of hosts with this many ranks each, in namespaces; what the first host said."""
     if os.geteuid() != 0 or shutil.which("nft") is None or shutil.which("ip") is None:

@@ -181,6 +181,14 @@ def test_a_rank_that_stands_still_is_named_after_the_timeout(workers: ProcessPoo
             doomed.kill()
 
 
+def test_a_fork_of_a_rank_is_refused_in_a_sentence_and_disturbs_nobody(ranks: Ranks, meet: str) -> None:
+    for *refused, destroyed in ranks(called, 3, torch_rank_local.forking, meet):
+        for sentence in refused:
+            assert sentence.startswith("TributaryError: "), sentence
+            assert sentence.endswith(" was made before a fork; make a new process group in the new process"), sentence
+        assert destroyed == ""
+
+
 def test_a_script_under_torchrun_says_that_it_summed_in_memory(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(

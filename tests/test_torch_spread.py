@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +17,7 @@ import torch_rank_spread
 from conftest import Ranks
 from program import Daemon, finish
 from test_servers import offer, ready
+from torch_program import ROOT
 from tributary import sim
 from tributary.torch import Options, protocol_choice
 from tributary.torch.network import cuts
@@ -44,14 +49,24 @@ def test_a_switch_that_is_too_slow_to_help_sums_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "rate", "is_narrow"), [(8, 0.9, False), (8, 0.7, True), (4, 0.9, True), (16, 0.75, False), (16, 0.7, True)]
+    ("size", "rate", "at_hosts"),
+    [
+        (8, 0.9, False),
+        (8, 0.7, True),
+        (4, 0.9, True),
+        (16, 0.75, False),
+        (16, 0.7, True),
+        # On a link that carries everything, too: two hosts exchange halves.
+        (2, 1.0, True),
+        (3, 1.0, True),
+        (5, 1.0, False),
+    ],
 )
 def test_shards_go_through_switches_that_bring_them_as_fast_as_the_ranks_hosts(
-    size: int, rate: float, is_narrow: bool
+    size: int, rate: float, at_hosts: bool
 ) -> None:
     planned = plan(range(size), [rate], size / (2 * (size - 1)))
-    assert planned.shares[-1] > 0
-    assert planned.has_narrow_switches(1, size) == is_narrow
+    assert planned.has_shards_at_hosts(1, size) == at_hosts
 
 
 def test_a_plan_says_which_links_limit_it() -> None:
@@ -133,9 +148,7 @@ def test_the_bits_are_the_same_whatever_the_shares(ranks: Ranks, daemon: Daemon,
     finally:
         other.stop()
     assert len({bits for of_ranks in outcomes for bits, _, _ in of_ranks}) == 1
-    # Shards travel over the host path where the switches' links are too narrow for all ranks' sums.
-    assert "all_gather_single" in outcomes[1][0][1]
-    assert "host all_gather_single" in outcomes[2][0][1]
+    assert all("all_gather_single" in path for of_ranks in outcomes for _, path, _ in of_ranks)
     ways = [f"at {daemon.address}", f"at {other.address}", "at the ranks' own hosts"]
     assert outcomes[2][0][2] == list(zip(ways, [0.3, 0.3, 0.4], strict=True))
 
@@ -207,3 +220,31 @@ def test_every_rank_learns_at_once_that_one_brings_a_small_tensor_to_a_large_ope
     for kind, sentence in ranks(torch_rank_spread.disagreeing, 3, str(tmp_path / "meet"), daemon.address):
         assert kind == "MismatchError", sentence
         assert sentence.startswith("all_reduce 1 of group 0: "), sentence
+
+
+@pytest.mark.parametrize("scatters", [True, False], ids=["reduce-scatter", "all-gather"])
+def test_every_rank_learns_at_once_that_one_brings_a_small_tensor_while_shards_go_from_host_to_host(
+    ranks: Ranks, daemon: Daemon, tmp_path: Path, scatters: bool
+) -> None:
+    learned = ranks(torch_rank_spread.shards_and_a_small_tensor, 3, str(tmp_path / "meet"), daemon.address, scatters)
+    for kind, sentence in learned:
+        assert kind == "MismatchError", sentence
+
+
+@pytest.mark.parametrize("hosts", [2, 4])
+def test_shards_that_go_from_host_to_host_carry_what_a_rank_lacks_over_its_link(hosts: int) -> None:
+    if os.geteuid() != 0 or shutil.which("nft") is None or shutil.which("ip") is None:
+        pytest.skip("network namespaces need root, iproute2 and nftables")
+    elements, times = 1_200_000, 4
+    command = [sys.executable, "-m", "tributary", "lab", "star", "--hosts", str(hosts), "--timeout", "120s", "--"]
+    command += [sys.executable, "tests/programs/torch_rank_spread.py", str(elements), str(times)]
+    ran = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=150)
+    assert ran.returncode == 0, ran.stderr
+    said = json.loads(ran.stdout.splitlines()[-1])
+    assert {"reduce_scatter_single", "all_gather_single"} <= set(said["network"])
+    assert said["host"] == []
+    lacks = times * 2 * (hosts - 1) / hosts * 4 * elements
+    # A packet has 1,432 bytes of 1,514, and its slot's other packet none.
+    with_headers = lacks * (1514 + 82) / 1432 + 1514 * said["again"]
+    for way in ("sent", "received"):
+        assert lacks <= said[way] <= 1.03 * with_headers, way

@@ -96,19 +96,19 @@ fn receives(fabric: &Arc<FabricLayout>, udp: &UdpPort, mut bytes: &[u8]) {
         };
         let Ok(common) = Common::parse(&packet) else { continue };
         let ingress = crossbar.ingress(sender, 1, packet.len());
-        let before = waiting(&crossbar, now);
+        let before = waiting(&mut crossbar, now);
         if common.job == JobId(0) {
             let handled = crossbar.handle_fabric_packet(now, ingress, &common, &mut packet, Ecn::Capable);
             if ingress == PortId::UNKNOWN {
                 assert_eq!(handled, Err(DropReason::NotAMember));
-                assert_eq!(waiting(&crossbar, now), before, "a sender without a port has changed something");
+                assert_eq!(waiting(&mut crossbar, now), before, "a sender without a port has changed something");
             }
         } else {
             let is_switch = (2..PORTS).map(PortId).any(|port| port == ingress);
             assert_eq!(crossbar.accepts(now, ingress, sender, common.job), is_switch, "there is no job");
         }
         let buffers = if fabric.lossless.is_some() { u64::from(PORTS) + 1 } else { 1 };
-        assert!(waiting(&crossbar, now).iter().all(|&(_, queued)| queued <= (buffers * QUEUE_KIB) << 10));
+        assert!(waiting(&mut crossbar, now).iter().all(|&(_, queued)| queued <= (buffers * QUEUE_KIB) << 10));
         assert!(crossbar.report(now).iter().all(|port| port.ingress.buffered_bytes <= QUEUE_KIB << 10));
         if from % 16 == 0 {
             crossbar.update_links(now, false);
@@ -122,6 +122,6 @@ fn receives(fabric: &Arc<FabricLayout>, udp: &UdpPort, mut bytes: &[u8]) {
 }
 
 /// Who is alive at each port, and what waits there.
-fn waiting(crossbar: &Crossbar, now: Time) -> Vec<(bool, u64)> {
+fn waiting(crossbar: &mut Crossbar, now: Time) -> Vec<(bool, u64)> {
     crossbar.report(now).iter().map(|port| (port.up, port.queued_bytes)).collect()
 }

@@ -64,7 +64,7 @@ def main() -> None:
         job(pool, daemon.address, "llama-fsdp", 0.25, stop)
         time.sleep(RUN_S / 2)
         stuck(pool, daemon.address, "vit-small", stop)
-        with Browser(Path(folder) / "profile", height=890) as window:
+        with Browser(Path(folder) / "profile", width=1240, height=860) as window:
             window.open(f"http://{daemon.address}/")
             time.sleep(RUN_S / 2)
             window.await_text("stands still")

@@ -89,15 +89,17 @@ def odd(rank: int, size: int, meet: str, name: str) -> tuple[str, str]:
     return "nothing", "went wrong"
 
 
-def frames(rank: int, size: int, meet: str) -> list[str]:
-    """This package's files in the traceback of a reduction of which one rank brings another size."""
+def frames(rank: int, size: int, meet: str) -> list[list[str]]:
+    """This package's files in the traceback of a reduction that is refused, and of one that the ranks disagree on."""
+    found = []
     with default_group(rank, size, meet, timeout=500.0):
-        try:
-            dist.all_reduce(torch.ones(5 + (rank == ODD)))
-        except RuntimeError as error:
-            files = [Path(frame.filename) for frame in traceback.extract_tb(error.__traceback__)]
-            return [file.name for file in files if file.is_relative_to(Path(tributary.__file__).parent)]
-    return []
+        for tensor in (torch.ones(1).expand(5), torch.ones(5 + (rank == ODD))):
+            try:
+                dist.all_reduce(tensor)
+            except RuntimeError as error:
+                files = [Path(frame.filename) for frame in traceback.extract_tb(error.__traceback__)]
+                found.append([file.name for file in files if file.is_relative_to(Path(tributary.__file__).parent)])
+    return found
 
 
 def alike(rank: int, size: int, meet: str, name: str) -> str:

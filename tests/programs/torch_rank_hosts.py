@@ -98,7 +98,7 @@ def bereaved(
         return torch_rank_local.bereaved(rank, size, meet, elements, switch=switch)
 
 
-def _on_link() -> tuple[int, int]:
+def on_link() -> tuple[int, int]:
     """Bytes that this host has sent and received."""
     with open("/proc/self/net/dev", encoding="ascii") as file:
         line = next(line for line in file if line.strip().startswith(os.environ["GLOO_SOCKET_IFNAME"]))
@@ -132,7 +132,7 @@ def over_links(elements: int, times: int) -> dict[str, Any]:
     rank, size = dist.get_rank(), dist.get_world_size()
     dist.all_reduce(torch.ones(elements))
     dist.barrier()
-    before, packets, seconds = _on_link(), _packets(), []
+    before, packets, seconds = on_link(), _packets(), []
     for step in range(times):
         tensor = torch.full((elements,), float(rank + step))
         dist.barrier()
@@ -140,7 +140,7 @@ def over_links(elements: int, times: int) -> dict[str, Any]:
         dist.all_reduce(tensor)
         seconds.append(time.monotonic() - begun)
         assert tensor.min() == tensor.max() == sum(range(size)) + size * step
-    sent, received = (late - early for early, late in zip(before, _on_link(), strict=True))
+    sent, received = (late - early for early, late in zip(before, on_link(), strict=True))
     stats = tributary.torch.stats()
     again = 0 if stats.packets is None else stats.packets.retransmissions
     found: dict[str, Any] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable
@@ -216,3 +217,57 @@ def bereaved(
     except RuntimeError as error:
         return type(error).__name__, str(error), time.monotonic() - begun
     return "nothing", "went wrong", 0.0
+
+
+def _in_fork(function: Callable[[], list[str]]) -> list[str]:
+    """What a function returns in a fork of this process, which ends after it."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(writing, json.dumps(function()).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        said = pipe.read()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, "the child was killed"
+    sentences: list[str] = json.loads(said)
+    return sentences
+
+
+def forking(rank: int, size: int, meet: str) -> list[str]:
+    """Fork while sums are under way; what each use of the group ends in there. Here the group goes on."""
+    with default_group(rank, size, meet, local="on"):
+        dist.all_reduce(tensor := torch.ones(4))
+        sums = [torch.full((300_000,), float(rank)) for _ in range(20)]
+        works = [dist.all_reduce(sum_, async_op=True) for sum_ in sums]
+        uses = (
+            lambda: dist.all_reduce(tensor),
+            lambda: dist.broadcast(tensor, 0),
+            lambda: dist.barrier(),
+            works[0].wait,
+            works[-1].wait,
+            lambda: dist.destroy_process_group(),
+        )
+
+        def refusals() -> list[str]:
+            sentences = []
+            for use in uses:
+                try:
+                    use()
+                except RuntimeError as error:
+                    sentences.append(f"{type(error).__name__}: {error}")
+                else:
+                    sentences.append("")
+            return sentences
+
+        said = _in_fork(refusals)
+        for work, sum_ in zip(works, sums, strict=True):
+            work.wait()
+            assert sum_.min() == sum_.max() == sum(range(size))
+        dist.all_reduce(tensor)
+        assert tensor.tolist() == [float(size * size)] * 4
+        assert _in_fork(list) == []
+        dist.barrier()
+    return said

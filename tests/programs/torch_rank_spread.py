@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 from unittest import mock
@@ -14,12 +16,15 @@ import torch.distributed as dist
 import tributary.torch
 from program import last_json, run
 from torch_groups import default_group, digest
+from torch_rank_hosts import on_link
 from tributary.torch import plugin, spread
 from tributary.torch import switches as at_switches
 from tributary.torch.spread import Shares
 
 #: Elements of two large tensors, one of which ends in the middle of a block.
 LARGE = (300_000, 1_000_003)
+#: The switch and the ranks' own hosts sum a half each.
+HALVES = Shares([0.5, 0.5], [1e9, 1e9], 1e9, [1.0, 1.0], 1e9)
 
 
 def measured_again(rank: int, size: int, meet: str, switches: str) -> int:
@@ -99,8 +104,67 @@ def disagreeing(rank: int, size: int, meet: str, switches: str) -> tuple[str, st
     with default_group(rank, size, meet, timeout=500.0, switch=switches):
         rendezvous = plugin.groups["0"]._present("")._rendezvous
         rendezvous.meeting = replace(rendezvous.meeting, hosts=list(range(size)))
-        try:
-            dist.all_reduce(torch.ones(10 if rank == 1 else LARGE[0]))
-        except RuntimeError as error:
-            return type(error).__name__, str(error)
+        return _learned(lambda: dist.all_reduce(torch.ones(10 if rank == 1 else LARGE[0])))
+
+
+def _learned(operation: Callable[[], object]) -> tuple[str, str]:
+    try:
+        operation()
+    except RuntimeError as error:
+        return type(error).__name__, str(error)
     return "nothing", "went wrong"
+
+
+def shards_and_a_small_tensor(rank: int, size: int, meet: str, switches: str, scatters: bool) -> tuple[str, str]:
+    """Shards go from host to host, and one rank brings a small tensor instead; what this one learns."""
+    with default_group(rank, size, meet, timeout=500.0, switch=switches):
+        rendezvous = plugin.groups["0"]._present("")._rendezvous
+        rendezvous.meeting = replace(rendezvous.meeting, hosts=list(range(size)))
+        with mock.patch.object(at_switches, "plan", return_value=HALVES):
+            dist.all_reduce(torch.ones(LARGE[0]))
+        whole, shard = torch.ones(LARGE[0] // size * size), torch.ones(LARGE[0] // size)
+        if rank != 1:
+            single = dist.reduce_scatter_tensor if scatters else dist.all_gather_into_tensor
+            return _learned(lambda: single(*((shard, whole) if scatters else (whole, shard))))
+        if scatters:
+            return _learned(lambda: dist.all_reduce(torch.ones(10)))
+        return _learned(lambda: dist.all_gather_into_tensor(torch.ones(5 * size), torch.ones(5)))
+
+
+def shards_over_links(elements: int, times: int) -> dict[str, Any]:
+    """Shards of a rank of several hosts, one rank on each, scattered and gathered by hosts that sum the half of large
+    sums; what this host's link carries meanwhile, and over which path operations went."""
+    torch.set_num_threads(1)
+    dist.init_process_group("tributary")
+    rank, size = dist.get_rank(), dist.get_world_size()
+    with mock.patch.object(at_switches, "plan", return_value=HALVES):
+        dist.all_reduce(torch.ones(elements))
+    shard, whole = torch.empty(elements // size), torch.empty(elements)
+
+    def step(number: int) -> None:
+        dist.reduce_scatter_tensor(shard, torch.full((elements,), float(rank + number)))
+        dist.all_gather_into_tensor(whole, shard)
+        dist.barrier()
+        assert whole.unique().tolist() == [sum(range(size)) + float(size * number)]
+
+    step(0)
+    before, sent_again = on_link(), _again()
+    for number in range(times):
+        step(number)
+    sent, received = (late - early for early, late in zip(before, on_link(), strict=True))
+    stats = tributary.torch.stats()
+    found: dict[str, Any] = {"sent": sent, "received": received, "again": _again() - sent_again}
+    found |= {"network": sorted(stats.network), "host": sorted(name for name, _ in stats.host)}
+    dist.destroy_process_group()
+    return found
+
+
+def _again() -> int:
+    packets = tributary.torch.stats().packets
+    assert packets is not None
+    return packets.retransmissions
+
+
+if __name__ == "__main__":
+    # One host of a star.
+    print(json.dumps(shards_over_links(*map(int, sys.argv[1:]))))

@@ -108,7 +108,7 @@ impl Rendezvous for Tapped {
             fabric: None,
         })
     }
-    fn leave(&self, _job: JobId, _key: JobKey, _rank: u16) {}
+    fn leave(&self, _job: JobId, _key: JobKey, _rank: u16, _lost: bool) {}
     fn standing(&self, _job: JobId, _key: JobKey) -> Standing {
         Standing::Installed
     }

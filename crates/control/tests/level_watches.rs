@@ -207,7 +207,7 @@ fn the_parent_is_lost_when_it_is_silent_and_nothing_listens_there() {
     assert_eq!(rack.gone(ID), Some(gone));
     // Nobody can ask this switch for the other racks any more: the slots come back when its own ranks have left.
     for rank in [0, 2] {
-        rack.leave(now, &name("job"), ID, rank, JobKey(7)).unwrap();
+        rack.leave(now, &name("job"), ID, rank, JobKey(7), false).unwrap();
     }
     assert!(rack.jobs().is_empty());
 }

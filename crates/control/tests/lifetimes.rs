@@ -28,6 +28,20 @@ fn slots_come_back_when_the_last_member_leaves() {
     assert!(switch.installed.is_empty() && switch.control.memory_used() == 0);
 }
 
+/// The first rank of a host whose other rank has died: packets that it sent before are counted after it has left.
+#[test]
+fn a_member_that_says_it_is_lost_stays_lost_whatever_still_comes_from_it() {
+    let mut switch = TestSwitch::new(64 * MIB);
+    let plan = switch.start("a", 3, 1);
+    switch.leave_as(&plan, 1, true);
+    assert_eq!(switch.control.jobs()[0].missing, [1]);
+    switch.receive(&plan, ALL);
+    let (phase, members) = job_state(&switch, &plan).unwrap();
+    assert_eq!((phase, members), (Phase::Failed, vec![MemberState::Present, MemberState::Lost, MemberState::Present]));
+    [0, 2].into_iter().for_each(|rank| switch.leave(&plan, rank));
+    assert!(switch.installed.is_empty(), "nobody is there who could want to know");
+}
+
 #[test]
 fn a_long_compute_with_keepalives_is_not_silence() {
     let mut switch = TestSwitch::new(64 * MIB);

@@ -1,6 +1,6 @@
 //! Groups that span hosts, which are threads here: exact results of every operation, and errors that all ranks learn.
 
-use std::sync::Barrier;
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -11,7 +11,12 @@ use tributary_numeric::{DType, ReduceOp, native};
 use crate::ranks::{PATIENCE, bits, copy, expected, expected_over, join, lent, name};
 
 /// The memory of the leaders, as their network, in which results come late at some hosts.
-struct Between(Group, Duration);
+struct Between {
+    leaders: Group,
+    late: Duration,
+    /// Whether each host that left first did so because it had lost a rank.
+    lost: Arc<Mutex<Vec<(usize, bool)>>>,
+}
 
 impl Network for Between {
     type Error = LocalError;
@@ -25,7 +30,7 @@ impl Network for Between {
         loss: Lent,
         timeout: Duration,
     ) -> Result<Pending, LocalError> {
-        let host = self.0.rank();
+        let host = self.leaders.rank();
         if !loss.is_empty() {
             copy(memory, loss);
         }
@@ -35,41 +40,43 @@ impl Network for Between {
             Kind::Reduce { root } if usize::from(root) != host => (memory, Lent::NONE, 0..0),
             _ => (memory, memory, 0..description.elements),
         };
-        self.0.submit(*description, Operands { input, output, kept }, timeout)
+        self.leaders.submit(*description, Operands { input, output, kept }, timeout)
     }
 
     fn wait(&self, pending: Pending) -> Result<(), LocalError> {
-        thread::sleep(self.1);
+        thread::sleep(self.late);
         pending.wait(PATIENCE).expect("it ends")
     }
 
-    fn abandon(&self) {
-        self.0.close();
+    fn abandon(&self, lost: bool) {
+        self.lost.lock().unwrap().push((self.leaders.rank(), lost));
+        self.leaders.close();
     }
 }
 
 /// Calls the function in each rank; `hosts` has the host of each.
 fn together(hosts: &[u16], function: impl Fn(u16, &HostsGroup<Between>) + Sync) {
-    together_with(hosts, |_| Duration::ZERO, function);
+    let network = |leaders| Between { leaders, late: Duration::ZERO, lost: Arc::default() };
+    together_with(hosts, network, function);
 }
 
-/// The same, with results that are this late at each host.
+/// The same, with this network between the leaders.
 fn together_with(
     hosts: &[u16],
-    late: impl Fn(u16) -> Duration + Sync,
+    network: impl Fn(Group) -> Between + Sync,
     function: impl Fn(u16, &HostsGroup<Between>) + Sync,
 ) {
     let names = [name(), name(), name()];
     thread::scope(|scope| {
         for rank in 0..hosts.len() as u16 {
-            let (names, function, late) = (&names, &function, &late);
+            let (names, function, between) = (&names, &function, &network);
             scope.spawn(move || {
                 let hosts = Hosts::new(hosts.to_vec(), rank).unwrap();
                 let (host, per_host) = (hosts.own(), hosts.ranks_of(hosts.own()).len());
                 let index = usize::from(hosts.index(rank));
                 let [up, down] = [0, 1].map(|way| join(&format!("{}-{host}", names[way]), index, per_host));
                 let count = usize::from(hosts.count());
-                let network = hosts.leads().then(|| Between(join(&names[2], host.into(), count), late(host)));
+                let network = hosts.leads().then(|| between(join(&names[2], host.into(), count)));
                 let reason = format!("host {host} gives up");
                 let network = network.map(|network| {
                     let say: OnFailure<LocalError> = Box::new(move |_| reason.clone().into_bytes());
@@ -294,10 +301,32 @@ fn a_rank_that_leaves_ends_what_is_under_way_on_all_ranks() {
     }
 }
 
+/// Other hosts wait a little for what comes from a host that only leaves, and not for a host that has lost a rank.
+#[test]
+fn a_host_leaves_as_lost_if_it_has_lost_a_rank_and_not_if_another_host_has() {
+    let lost = Arc::default();
+    let network = |leaders| Between { leaders, late: Duration::ZERO, lost: Arc::clone(&lost) };
+    together_with(&PAIRS, network, |rank, group| {
+        let sum = Description { kind: Kind::AllReduce, dtype: DType::I32, op: ReduceOp::Sum, elements: 8 };
+        let mut memory = vec![0; 32];
+        let memory = lent(&mut memory);
+        if rank == 3 {
+            return group.close();
+        }
+        run(group, sum, memory, memory).unwrap_err();
+    });
+    let lost = lost.lock().unwrap();
+    let of_host = |host| lost.iter().find(|(other, _)| *other == host).map(|(_, lost)| *lost);
+    assert_eq!([of_host(0), of_host(1)], [Some(false), Some(true)]);
+}
+
 /// Rank 1 fails the second operation while the result of the first is on its way to its host.
 #[test]
 fn what_all_ranks_have_started_ends_well_though_the_next_operation_fails() {
-    let late = |host| if host == 0 { Duration::from_millis(100) } else { Duration::ZERO };
+    let late = |leaders: Group| {
+        let late = if leaders.rank() == 0 { Duration::from_millis(100) } else { Duration::ZERO };
+        Between { leaders, late, lost: Arc::default() }
+    };
     together_with(&PAIRS, late, |rank, group| {
         let sum = |elements| Description { kind: Kind::AllReduce, dtype: DType::I32, op: ReduceOp::Sum, elements };
         let (mut first, mut second) = ([rank as u8, 0, 0, 0].repeat(8), vec![0; 36]);

@@ -267,9 +267,9 @@ impl Rendezvous for HttpRendezvous {
         Some(self.incarnation)
     }
 
-    fn leave(&self, job: JobId, key: JobKey, rank: u16) {
+    fn leave(&self, job: JobId, key: JobKey, rank: u16, lost: bool) {
         let Some(name) = self.name(job) else { return };
-        let body = LeaveBody { job_id: job.0, key: hex(key.0), rank };
+        let body = LeaveBody { job_id: job.0, key: hex(key.0), rank, lost };
         if let Err(error) = self.client.post::<Done>(&format!("/jobs/{name}/leave"), &body, BRIEF) {
             tracing::debug!(job = name, rank, %error, "the switch did not receive the leave; the lease will end it");
         }

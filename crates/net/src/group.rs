@@ -26,7 +26,7 @@ use std::time::Duration;
 use tributary_numeric::{Element, ReduceOp};
 use tributary_proto::contract::metric::Metric;
 
-use self::driver::{Driver, Identity};
+use self::driver::{Driver, Identity, Leave};
 pub use self::error::{ConnectError, GroupError};
 pub use self::failure_detector::JobFailure;
 pub use self::options::{ConnectOptions, GroupInfo, GroupStats};
@@ -46,8 +46,8 @@ pub struct Group {
     driver: Arc<Driver>,
     info: GroupInfo,
     io_thread: Option<JoinHandle<()>>,
-    /// True if the group leaves without waiting for peers.
-    is_abandoned: bool,
+    /// How it leaves when it is dropped.
+    leave: Leave,
 }
 
 impl Group {
@@ -60,7 +60,7 @@ impl Group {
     /// Joins a job through a control plane of the caller's choice; returns when all ranks are there.
     pub fn connect_through(options: &ConnectOptions, rendezvous: Arc<dyn Rendezvous>) -> Result<Group, ConnectError> {
         let (driver, info) = connect::connect(options, rendezvous)?;
-        let mut group = Group { driver, info, io_thread: None, is_abandoned: false };
+        let mut group = Group { driver, info, io_thread: None, leave: Leave::InOrder };
         // On an error the group is dropped and so leaves the job.
         group.start_threads().map_err(|error| {
             ConnectError::Option(format!("cannot start the threads of a worker of job {}: {error}", group.info.job))
@@ -235,6 +235,12 @@ impl Group {
         }
     }
 
+    /// Members are hosts with several ranks: in sentences and errors, each is the first of its ranks, which these are. It is
+    /// told once, before the first collective.
+    pub fn name_hosts(&self, first_ranks: Vec<u16>) {
+        self.driver.hosts.get_or_init(|| first_ranks);
+    }
+
     /// True if collectives were given up because a member, server or switch that they need is gone.
     pub fn peer_lost(&self) -> bool {
         self.driver.peer_lost()
@@ -250,7 +256,13 @@ impl Group {
 
     /// Leaves the job at once, for jobs that have failed. Peers that still need something of this worker fail.
     pub fn abandon(mut self) {
-        self.is_abandoned = true;
+        self.leave = Leave::AtOnce;
+    }
+
+    /// The same, for a worker that has lost what it needs to go on: peers fail at once, and need not find out that what
+    /// this worker owes them is not on its way.
+    pub fn abandon_as_lost(mut self) {
+        self.leave = Leave::Lost;
     }
 }
 
@@ -268,7 +280,7 @@ impl Drop for Group {
             std::mem::forget(self.io_thread.take());
             return;
         }
-        self.driver.close(self.is_abandoned);
+        self.driver.close(self.leave);
         if let Some(thread) = self.io_thread.take()
             && thread.join().is_err()
         {

@@ -2,6 +2,7 @@
 
 mod clients;
 mod ended;
+mod fabric;
 pub mod operation;
 mod trees;
 
@@ -18,6 +19,7 @@ pub(crate) use self::clients::Refusals;
 pub use self::clients::{ClientStatus, RefusalStatus};
 pub(crate) use self::ended::EndedJobs;
 pub use self::ended::{Ended, EndedJob};
+pub use self::fabric::{CableStatus, FabricStatus, FabricSwitchStatus, PortStatus};
 pub use self::trees::{
     ChildSwitchStatus, LagStatus, OrderStatus, ParentStatus, TreeChildStatus, TreeStatus, TreeSwitchStatus,
 };
@@ -106,63 +108,6 @@ pub struct JobServerStatus {
     pub addr: SocketAddr,
     /// `present`, `left` or `lost`.
     pub state: String,
-}
-
-/// A switch as one of a fabric.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct FabricStatus {
-    /// The switch's name.
-    pub node: String,
-    /// The switch where jobs are formed.
-    pub controller: String,
-    /// True if the switch knows the running jobs.
-    pub ready: bool,
-    /// Seconds since the controller last told this switch its jobs; none at the controller, and before the first time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub controller_silent_s: Option<f64>,
-    /// The switch's ports, by number.
-    pub ports: Vec<PortStatus>,
-}
-
-/// One port of a fabric's switch.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PortStatus {
-    /// The port's number.
-    pub port: u16,
-    /// The neighbour at the other end.
-    pub peer: String,
-    /// False if the switch at the other end is silent.
-    pub up: bool,
-    /// Bytes that wait now, as on the wire.
-    pub queued_bytes: u64,
-    /// The most that have waited.
-    pub peak_queued_bytes: u64,
-    /// Packets that left.
-    pub tx_packets: u64,
-    /// UDP payload bytes that left.
-    pub tx_bytes: u64,
-    /// Packets that did not fit the queue.
-    pub tx_drops: u64,
-    /// Packets that were marked.
-    pub tx_marks: u64,
-    /// How often the other end was paused, in a lossless fabric.
-    #[serde(default)]
-    pub pauses_given: u64,
-    /// How often the other end made this port pause.
-    #[serde(default)]
-    pub pauses_taken: u64,
-    /// Bytes that came in by this port and wait in the switch, in a lossless fabric.
-    #[serde(default)]
-    pub buffered_bytes: u64,
-    /// The most bytes of that kind so far.
-    #[serde(default)]
-    pub peak_buffered_bytes: u64,
-    /// Packets that came in.
-    pub rx_packets: u64,
-    /// UDP payload bytes that came in.
-    pub rx_bytes: u64,
 }
 
 /// What all jobs of a protocol share at a switch.

@@ -11,14 +11,20 @@ use crate::support::{PATIENCE, connect_options, ready, until};
 use tributary_control::fabric::{FabricFile, FabricLayout};
 use tributary_net::client;
 use tributary_net::group::{ConnectOptions, Group};
+use tributary_net::status::{CableStatus, FabricSwitchStatus, SwitchStatus};
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_numeric::ReduceOp;
-use tributary_proto::contract::protocol::Protocol;
+use tributary_proto::contract::protocol::{Placement, Protocol};
 use tributary_proto::protocols;
 
 /// A protocol whose trees are found packet by packet.
 pub(crate) fn dynamic() -> &'static Protocol {
     protocols::named("canary").unwrap()
+}
+
+/// A protocol whose trees are planned.
+fn with_trees() -> &'static Protocol {
+    protocols::ALL.iter().copied().find(|protocol| protocol.placement == Placement::Trees).unwrap()
 }
 
 /// A leaf with the host, and the controller above it. `number` keeps tests that run at the same time apart.
@@ -156,6 +162,35 @@ fn a_tree_whose_switch_was_started_again_fails_its_ranks() {
     let mut data = vec![3i32; 1_000];
     again.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
     assert_eq!(data, [3; 1_000]);
+}
+
+#[test]
+fn the_controller_shows_every_switch_with_its_jobs_and_cables_and_which_does_not_answer() {
+    let fabric = fabric(8, "0123456789abcdef");
+    let (leaf, top) = (start(&fabric, "leaf"), start(&fabric, "top"));
+    until(&leaf, "a greeting", ready);
+    let group = Group::connect(&options(&leaf, with_trees())).unwrap();
+    let of = |addr| client::status(addr).unwrap().switch.fabric.unwrap();
+    let drawn = |status: &SwitchStatus| -> Vec<String> {
+        let cable = |cable: &CableStatus| format!("{}:{}", cable.peer, if cable.up { "up" } else { "down" });
+        let line = |one: &FabricSwitchStatus| {
+            let cables: Vec<String> = one.cables.iter().map(cable).collect();
+            format!("{} {} {:?} {}", one.node, one.silent.is_none(), one.jobs, cables.join(" "))
+        };
+        status.switch.fabric.iter().flat_map(|fabric| &fabric.switches).map(line).collect()
+    };
+    let whole = ["leaf true [1] here:up top:up", "top true [] away:up leaf:up"];
+    until(&top, "both switches", |status| drawn(status) == whole);
+    let (at_leaf, at_top) = (of(leaf.listen_addr()), of(top.listen_addr()));
+    assert!(at_leaf.switches.is_empty(), "the controller shows the fabric");
+    assert_eq!(of(at_leaf.controller_addr).node, "top");
+    assert_eq!(of(at_top.switches[0].control).node, "leaf");
+    drop(group);
+    leaf.stop();
+    until(&top, "the loss of one", |status| {
+        drawn(status).iter().any(|line| line.starts_with("leaf false") && line.ends_with("] "))
+            && drawn(status).iter().any(|line| line.ends_with(" away:up leaf:down"))
+    });
 }
 
 #[test]

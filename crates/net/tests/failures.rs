@@ -87,6 +87,41 @@ fn a_rank_that_the_switch_calls_lost_or_that_left_ends_what_waits_for_it_long_be
     }
 }
 
+/// Hosts with ranks 0 to 3, 4 to 8 and 9: people know their ranks, and not the numbers of hosts.
+#[test]
+fn a_member_that_is_a_host_is_named_by_the_first_of_its_ranks() {
+    for leaves in [false, true] {
+        let switch = LocalSwitch::start(2);
+        let all_failed = Barrier::new(3);
+        on_every_rank(
+            &switch,
+            "hosts",
+            3,
+            |_| {},
+            |group, host| {
+                group.name_hosts(vec![0, 4, 9]);
+                let mut data = vec![1i32; 50_000];
+                group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
+                match (host, leaves) {
+                    (2, true) => switch.announce(&[Gone { rank: 2, left: false }]),
+                    (2, false) => {}
+                    (_, true) => {
+                        let error = group.allreduce_in_place(&mut data, ReduceOp::Sum, AGES).unwrap_err();
+                        assert!(matches!(&error, GroupError::PeerLost { failure, .. } if failure.ranks() == [Rank(9)]));
+                        assert!(error.to_string().contains(&format!("host {host} of 3: rank 9 is gone")), "{error}");
+                    }
+                    (_, false) => {
+                        let (text, cause) = failed(group.allreduce_in_place(&mut data, ReduceOp::Sum, SHORT));
+                        assert!(matches!(cause, CollectiveError::Missing { missing, .. } if missing == [Rank(9)]));
+                        assert!(text.contains(&format!("host {host} of 3: rank 9 did not contribute")), "{text}");
+                    }
+                }
+                all_failed.wait();
+            },
+        );
+    }
+}
+
 #[test]
 fn a_rank_that_is_called_lost_and_goes_on_disturbs_nobody() {
     let switch = LocalSwitch::start(1);
@@ -292,7 +327,7 @@ impl Rendezvous for WrongKey {
     fn join(&self, request: &JoinRequest) -> Result<JoinAnswer, JoinError> {
         self.0.join(request).map(|answer| JoinAnswer { key: JobKey(13), ..answer })
     }
-    fn leave(&self, _job: JobId, _key: JobKey, _rank: u16) {}
+    fn leave(&self, _job: JobId, _key: JobKey, _rank: u16, _lost: bool) {}
     fn standing(&self, _job: JobId, _key: JobKey) -> Standing {
         Standing::Unknown
     }

@@ -322,10 +322,10 @@ impl Group {
         })
     }
 
-    /// Leaves the job at once; what is under way fails.
-    pub(crate) fn abandon(&self) {
+    /// Leaves the job at once, as a member that is `lost` or not; what is under way fails.
+    pub(crate) fn abandon(&self, lost: bool) {
         let group = self.inner.lock().unwrap_or_else(PoisonError::into_inner).group.take();
-        group.into_iter().for_each(tributary_net::group::Group::abandon);
+        group.into_iter().for_each(|group| if lost { group.abandon_as_lost() } else { group.abandon() });
     }
 
     /// Does something with the group, unless it was closed.

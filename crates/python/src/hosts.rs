@@ -57,8 +57,8 @@ impl Network for AtSwitches {
         pending.wait(None).map_err(BetweenError::Group)
     }
 
-    fn abandon(&self) {
-        self.workers.iter().for_each(|worker| worker.get().abandon());
+    fn abandon(&self, lost: bool) {
+        self.workers.iter().for_each(|worker| worker.get().abandon(lost));
     }
 }
 
@@ -141,11 +141,24 @@ impl HostMemory {
 
 impl HostMemory {
     /// The group; the memory is in use from now on.
-    pub(crate) fn span(&self, rank: usize, workers: Vec<Py<Group>>, reports: Py<PyAny>) -> PyResult<Spanning> {
+    pub(crate) fn span(
+        &self,
+        py: Python<'_>,
+        rank: usize,
+        workers: Vec<Py<Group>>,
+        reports: Py<PyAny>,
+    ) -> PyResult<Spanning> {
         let memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner).take();
         let [up, down] = memories.ok_or_else(|| PyValueError::new_err("the memory is in use by another group"))?;
         let reports = Arc::new(Reports { package: reports, said: OnceLock::new() });
         let sayer = Arc::clone(&reports);
+        let first_ranks: Vec<u16> = (0..self.hosts.count()).map(|host| self.hosts.ranks_of(host)[0]).collect();
+        for worker in &workers {
+            worker.get().with_group(py, |group| {
+                group.name_hosts(first_ranks.clone());
+                Ok(())
+            })?;
+        }
         let network = self.hosts.leads().then(|| {
             let say: OnFailure<BetweenError> = Box::new(move |error| sayer.say(error));
             (AtSwitches { workers, turn: AtomicUsize::new(0) }, say)

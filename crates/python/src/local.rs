@@ -89,12 +89,13 @@ impl LocalGroup {
     /// The group whose hosts' leaders have met in the network: with the leader's workers, and on other ranks without any.
     #[staticmethod]
     fn span(
+        py: Python<'_>,
         memory: &HostMemory,
         rank: usize,
         workers: Vec<Py<NetworkGroup>>,
         reports: Py<PyAny>,
     ) -> PyResult<LocalGroup> {
-        Ok(LocalGroup::new(Members::OnHosts(memory.span(rank, workers, reports)?)))
+        Ok(LocalGroup::new(Members::OnHosts(memory.span(py, rank, workers, reports)?)))
     }
 
     /// Starts an all-reduce; with a root it is a reduce. The output has the elements `kept` of the result, from the first

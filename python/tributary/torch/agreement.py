@@ -138,11 +138,13 @@ def _balance(claim: Claim, rank: int, size: int) -> torch.Tensor:
     return torch.tensor(contribution, dtype=torch.int32)
 
 
-def hint(size: int) -> Hint:
-    """What an error of a sum in the network adds where another rank's sum may be one of an agreement."""
+def hint(size: int, *, is_spread: bool = False) -> Hint:
+    """What an error of a sum in the network adds where another rank's sum may stand for another operation."""
     mine = re.compile(rf"\b{size} i32 elements")
 
     def hinted(error: MismatchError, sentence: str) -> str:
+        if is_spread and "brings barrier" in sentence:
+            return f"{sentence} (a barrier may stand for an operation of at least 1 MiB)"
         if mine.search(sentence) is None:
             return sentence
         return f"{sentence} (a sum of {size} i32 elements may stand for an operation that takes the host path)"

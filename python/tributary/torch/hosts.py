@@ -8,7 +8,6 @@ one host reaches the others through the leaders, with the reason in the group's 
 from __future__ import annotations
 
 import json
-import re
 
 import tributary
 from tributary import errors
@@ -58,7 +57,7 @@ class Reports:
     def report(self, error: Exception, is_between_hosts: bool) -> bytes:
         """Say on this leader why an operation has failed: to the leaders of other hosts, and what to its own ranks."""
         if is_between_hosts:
-            error = self._of_ranks(error)
+            error = self._reason(error)
         missing = list(getattr(error, "missing", ()))[:_RANKS]
         said = json.dumps([type(error).__name__, str(error.args[0])[:_LETTERS], missing])
         self._rendezvous.say_failure(self._suffix, self._own, said)
@@ -74,18 +73,11 @@ class Reports:
             return kind(sentence, missing)
         return kind(sentence)
 
-    def _of_ranks(self, error: Exception) -> Exception:
-        """An error of the leaders, whose hosts are numbered in it: the reason of a host, or with the leaders' ranks."""
-        missing: tuple[int, ...] = getattr(error, "missing", ())
-        for host in missing:
+    def _reason(self, error: Exception) -> Exception:
+        """Why another host is gone that is missing, as its leader has said; or the error itself."""
+        for rank in getattr(error, "missing", ()):
+            host = self._hosts[rank]
             said = None if host == self._own else self._rendezvous.failure_of(self._suffix, host)
             if said is not None:
                 return self.reported(said.encode())
-        sentence = re.sub(r"\brank (?=\d+ of \d+)", "host ", str(error.args[0]))
-        sentence = re.sub(r"(?<=\brank )\d+|(?<=\branks )\d+(, \d+)*", self._leaders_in, sentence)
-        leaders = [self._hosts.index(host) for host in missing if host in self._hosts]
-        return self.reported(json.dumps([type(error).__name__, sentence, leaders]).encode())
-
-    def _leaders_in(self, numbers: re.Match[str]) -> str:
-        hosts = [int(number) for number in numbers[0].split(", ")]
-        return ", ".join(str(self._hosts.index(host) if host in self._hosts else host) for host in hosts)
+        return error

@@ -156,7 +156,7 @@ class Members:
             isinstance(lane.network, SwitchNetwork)
             and self._given.protocol == AUTO
             and bool(self._given.switches)
-            and len(set(hosts)) > 2
+            and len(set(hosts)) > 1
             and len(set(Counter(hosts).values())) == 1
         )
 
@@ -168,6 +168,7 @@ class Members:
         assert isinstance(lane.network, SwitchNetwork), "other ways are not spread"
         network, options = lane.network, of_shared_links(self.chosen.protocol_options)
         network.finish()
+        self._hints[MismatchError] = agreement.hint(self.size, is_spread=True)
         # A rank that brings another operation does not measure: it would not come to what follows.
         for pending in network.barrier(self._common._timeout.total_seconds()):
             pending.wait(None)

@@ -31,8 +31,8 @@ class Network(ABC):
     has_hosts = False
     #: Whether the ranks' own hosts make a share of large sums: the switches' links are too narrow for all.
     is_spread = False
-    #: Whether shards that go through the switches would take longer than from host to host.
-    has_narrow_switches = False
+    #: Whether shards go from host to host: through the switches they would take longer.
+    has_shards_at_hosts = False
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -67,24 +67,26 @@ class Network(ABC):
             if loss is not None and not self.is_local:
                 arguments.append(memory(loss, start, end))
             pending.append(core.all_reduce(*arguments))
-        return pending
+        return [*self._meet_others(elements, timeout), *pending]
 
     def reduce_scatter(self, source: torch.Tensor, target: torch.Tensor, op: str, timeout: float) -> list[Handle]:
         """Start a reduce-scatter of a flat tensor; the target is this rank's shard of it, or does not overlap it."""
         input, output, dtype = memory(source), memory(target), NETWORK_DTYPES[source.dtype]
-        return [
+        pending = [
             core.reduce_scatter(input, output, dtype, op, timeout, (start, end))
-            for core, start, end in self._sums(source.numel())
+            for core, start, end in self._scatters(source.numel())
         ]
+        return [*self._meet_others(source.numel(), timeout), *pending]
 
     def all_gather(self, output: torch.Tensor, timeout: float) -> list[Handle]:
         """Start an all-gather in place of a flat tensor that has this rank's shard already."""
         data, size = memory(output), output.element_size()
         shard = output.numel() // self.size * size
-        return [
-            self._next().all_gather(data, shard, timeout, (start * size, end * size))
-            for start, end in cuts(output.numel(), [1.0] * self._count())
+        pending = [
+            core.all_gather(data, shard, timeout, (start * size, end * size))
+            for core, start, end in self._gathers(output.numel())
         ]
+        return [*self._meet_others(output.numel(), timeout), *pending]
 
     def broadcast(self, tensor: torch.Tensor, root: int, timeout: float) -> list[Handle]:
         """Start a broadcast of a flat tensor, in place."""
@@ -142,6 +144,18 @@ class Network(ABC):
     @abstractmethod
     def _sums(self, elements: int) -> list[tuple[Any, int, int]]:
         """Who sums which of this many elements."""
+
+    def _scatters(self, elements: int) -> list[tuple[Any, int, int]]:
+        """Who brings which of this many summed elements to the ranks that want them."""
+        return self._sums(elements)
+
+    def _gathers(self, elements: int) -> list[tuple[Any, int, int]]:
+        """Who brings which of this many elements from the ranks that have them to all."""
+        return [(self._next(), *range_) for range_ in cuts(elements, [1.0] * self._count())]
+
+    def _meet_others(self, elements: int, timeout: float) -> list[Handle]:
+        """Start what ranks meet that bring another operation than one over this many elements, if that is needed."""
+        return []
 
 
 def cuts(elements: int, shares: Sequence[float], block: int = 1) -> list[tuple[int, int]]:

@@ -80,14 +80,11 @@ class Paths(Backend):
         return members
 
     def _rooted_is_unicast(self, name: str) -> bool:
-        """Whether a reduce for each rank, or a broadcast from each rank, moves less data than one for all.
-
-        Not where the switches' links, which would carry every rank's shard to every rank, are too narrow for that.
-        """
+        """Whether a reduce for each rank, or a broadcast from each rank, moves less data than one for all."""
         members, network = self._present(name), self._lane(name).network
         if network is not None and (network.is_local or network.is_of_hosts):
             return True
-        return _core.rooted_is_unicast(members.chosen.protocol) and not (network and network.has_narrow_switches)
+        return _core.rooted_is_unicast(members.chosen.protocol)
 
     def _spread(self, name: str, tensors: Tensors) -> None:
         """Settle who makes large sums, at the lane's first large operation and now and then, alike on all ranks."""
@@ -214,10 +211,13 @@ class Paths(Backend):
         return work
 
     def _moving(self, name: str) -> Network:
-        """The lane's job for operations that only move data, which all ranks join at the same operation."""
+        """The lane's job for operations that only move data, which all ranks join at the same operation.
+
+        Shards that hosts bring each other go through the job in which these sum.
+        """
         lane = self._lane(name)
         assert lane.network is not None, "groups of one rank take the host path"
-        if lane.network.is_local:
+        if lane.network.is_local or lane.network.has_shards_at_hosts:
             return lane.network
         if lane.moves is None:
             try:

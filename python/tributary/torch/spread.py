@@ -44,16 +44,14 @@ class Shares:
     #: Bits in a second over the link of a rank's host.
     link: float
 
-    def has_narrow_switches(self, switches: int, size: int) -> bool:
-        """Whether the shards of this many ranks had better not go through the switches, which cut them evenly.
+    def has_shards_at_hosts(self, switches: int, size: int) -> bool:
+        """Whether the shards of this many ranks go from host to host faster than through switches, which cut evenly.
 
         A step of FSDP gathers twice and scatters once, and one of the gathers goes along with the scatter: through
-        switches a rank gets 2 + 1/n of a tensor, and from the ranks' hosts 3 (n - 1)/n.
+        switches a rank gets 2 + 1/n of a tensor, and from the ranks' hosts one and a half times what a sum takes.
         """
-        if self.shares[-1] == 0:
-            return False
-        reached = min(1.0, switches * min(self.rates[:switches]) / self.link)
-        return reached * 3 * (size - 1) < 2 * size + 1
+        through_switches = (2 + 1 / size) / min(self.link, switches * min(self.rates[:switches]))
+        return 3 / 2 / self.rates[-1] < through_switches
 
     def of_ways(self, switches: Sequence[str]) -> list[Share]:
         """The share of each way, by what people call it."""

@@ -12,6 +12,7 @@ from tributary import Operator, _core
 from tributary.torch.network import CUT_ELEMENTS, Network, cuts
 from tributary.torch.rendezvous import Meeting
 from tributary.torch.spread import measure, plan
+from tributary.torch.transit import Handle
 
 #: The most servers that a name of several has.
 _MOST_NAMED = 8
@@ -73,13 +74,32 @@ class SwitchNetwork(Network):
         self._turn += 1
         return group._core
 
+    def _is_small(self, elements: int) -> bool:
+        return elements < CUT_ELEMENTS * len(self._shares)
+
     def _sums(self, elements: int) -> list[tuple[Any, int, int]]:
         """Who sums which of this many elements."""
+        if self._is_small(elements):
+            return [(self._next(), 0, elements)]
         ranges = cuts(elements, self._shares, self.groups[0].info.elements_per_packet)
-        if len(ranges) == 1 and elements < CUT_ELEMENTS * len(self._shares):
-            return [(self._next(), *ranges[0])]
         groups = zip(self._summing, ranges, strict=True)
         return [(group._core, *range_) for group, range_ in groups if range_[0] < range_[1]]
+
+    def _scatters(self, elements: int) -> list[tuple[Any, int, int]]:
+        return self._at_hosts(elements) or self._sums(elements)
+
+    def _gathers(self, elements: int) -> list[tuple[Any, int, int]]:
+        return self._at_hosts(elements) or super()._gathers(elements)
+
+    def _at_hosts(self, elements: int) -> list[tuple[Any, int, int]]:
+        """The worker of the job in which the ranks' own hosts sum, if these shards are brought from host to host."""
+        if not self.has_shards_at_hosts or self._is_small(elements):
+            return []
+        return [(self._summing[-1]._core, 0, elements)]
+
+    def _meet_others(self, elements: int, timeout: float) -> list[Handle]:
+        """Start a sum of nothing where ranks would bring a small tensor instead: all learn at once that they differ."""
+        return self.barrier(timeout) if self.has_hosts and not self._is_small(elements) else []
 
     def take_in(self, *others: SwitchNetwork) -> None:
         """Take in the workers of jobs at servers, and last of the one in which the ranks' own hosts sum."""
@@ -97,7 +117,7 @@ class SwitchNetwork(Network):
         spread, switches = plan(hosts, at_switches, own), [_name(group) for group in self._summing[:-1]]
         self._shares = spread.shares
         self.is_spread = self.has_hosts and self._shares[-1] > 0
-        self.has_narrow_switches = spread.has_narrow_switches(len(self._at_switches), self.size)
+        self.has_shards_at_hosts = spread.has_shards_at_hosts(len(self._at_switches), self.size)
         self.shares = spread.of_ways(switches)
         if reports:
             for group in self._at_switches:

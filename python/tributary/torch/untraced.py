@@ -1,17 +1,21 @@
 """Hides the backend from ``torch.compile``, since it is not part of anybody's model.
 
 While a compiled step runs, Dynamo traces every Python function that is called, also those that PyTorch's C++ calls for
-a gradient's collective. It cannot trace locks and threads, and warns of each.
+a gradient's collective. It cannot trace locks and threads, and warns of each. The same methods hide their frames from
+the tracebacks of our errors: a sentence says what happened, and frames would only hide the caller's own line.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import torch
+
+from tributary.errors import TributaryError
 
 _Kind = TypeVar("_Kind", bound=type)
 
@@ -20,8 +24,21 @@ def untraced(kind: _Kind) -> _Kind:
     """Hide the public methods of a class, and everything that they call."""
     for name, method in list(vars(kind).items()):
         if inspect.isfunction(method) and not name.startswith("_"):
-            setattr(kind, name, Hidden(method))
+            setattr(kind, name, Hidden(_brief(method)))
     return kind
+
+
+def _brief(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The method, with errors that show one frame of this package, whatever it calls."""
+
+    @functools.wraps(method)
+    def call(*words: Any, **named: Any) -> Any:
+        try:
+            return method(*words, **named)
+        except TributaryError as error:
+            raise error.with_traceback(None) from error.__cause__
+
+    return call
 
 
 class Hidden:

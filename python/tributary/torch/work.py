@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import Work
 
-from tributary.errors import TributaryError
 from tributary.torch.callbacks import Callbacks, OrderedFuture, complete
 from tributary.torch.health import Health
 from tributary.torch.ledger import Ledger
@@ -149,9 +148,6 @@ class GroupWork(Work):
         begun = time.monotonic()
         try:
             self._await(timeout)
-        except TributaryError as error:
-            # Its sentence says what happened; frames of this package would only hide the caller's own line.
-            raise error.with_traceback(None) from error.__cause__
         finally:
             if self._ledger is not None:
                 self._ledger.waited(time.monotonic() - begun)

@@ -1,10 +1,14 @@
 //! `tributary status`: the state of a switch and its jobs.
 
 pub mod clients;
+pub mod fabric;
 pub mod levels;
+#[cfg(test)]
+pub mod testing;
 pub mod trees;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use tributary_net::client;
 use tributary_net::status::LagStatus;
@@ -21,7 +25,7 @@ const EXAMPLES: &str = "\
 Examples:
   tributary status --switch 10.0.0.1
   tributary status --switch 10.0.0.1 --ended
-  tributary status --switch 10.0.0.1 --tree      racks and the switch above, from any of them
+  tributary status --switch 10.0.0.1 --tree      all racks, or the whole fabric, from any switch
   watch tributary status --switch 10.0.0.1
   tributary status --switch 10.0.0.1 --json | jq '.jobs[] | {name, state, missing, waiting_for}'
 
@@ -40,7 +44,7 @@ pub struct Args {
     /// Show the jobs that ended in the last hour instead: whose they were, how they ended, and why
     #[arg(long)]
     pub ended: bool,
-    /// Show the whole tree of switches that this one belongs to (--parent), each with what it sums and the ranks below it
+    /// Show all switches that this one belongs to, each with its jobs and rates: a tree (--parent) or a fabric
     #[arg(long, conflicts_with = "ended")]
     pub tree: bool,
     /// Print one JSON object
@@ -60,12 +64,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         return Ok(());
     }
     if args.tree {
-        let tree = levels::of(switch, client::status, client::status_of_child)?;
-        match args.json {
-            true => output::json(&tree)?,
-            false => output::line(&levels::draw(&tree).join("\n"))?,
-        }
-        return Ok(());
+        return all_switches(switch, args.json);
     }
     let status = client::status(switch)?;
     match args.json {
@@ -75,10 +74,28 @@ pub fn run(args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Prints the fabric or the tree that a switch belongs to.
+fn all_switches(switch: SocketAddr, json: bool) -> Result<(), Failure> {
+    if let Some(fabric) = fabric::of(&client::status(switch)?, client::status)? {
+        match json {
+            true => output::json(&fabric)?,
+            false => output::line(&fabric.draw().join("\n"))?,
+        }
+        return Ok(());
+    }
+    let tree = levels::of(switch, client::status, client::status_of_child)?;
+    match json {
+        true => output::json(&tree)?,
+        false => output::line(&levels::draw(&tree).join("\n"))?,
+    }
+    Ok(())
+}
+
 fn text(status: &SwitchStatus) -> String {
     let mut lines = about_switch(&status.switch);
     lines.extend(clients::about_acts(&status.switch));
     lines.extend(status.switch.fabric.iter().flat_map(about_fabric));
+    lines.extend(fabric::at_controller(status));
     // What has given way to other jobs has only counted.
     lines.extend(status.switch.shared.iter().filter(|shared| shared.bytes > 0).map(about_shared));
     lines.push(String::new());

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use tributary_net::client;
 use tributary_net::history::{History, JobHistory, Overview, Straggler};
-use tributary_net::status::{ClientStatus, EndedJob};
+use tributary_net::status::{EndedJob, SwitchStatus};
 
-use super::status;
+use super::status::{clients, fabric};
 use crate::failure::Failure;
 use crate::flags::{parse_switch, parse_time, resolve};
 use crate::output::{self, Table, duration, list};
@@ -72,7 +72,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         shown_at = Some(Instant::now());
         match args.json {
             true => output::json(&history)?,
-            false => show(&args, &screen(switch, &history, &status.switch.clients, &ended))?,
+            false => show(&args, &screen(switch, &history, &status, &ended))?,
         }
         if args.once {
             return Ok(());
@@ -91,7 +91,7 @@ fn show(args: &Args, screen: &str) -> io::Result<()> {
 fn screen(
     switch: SocketAddr,
     History { switch: own, jobs, .. }: &History,
-    clients: &[ClientStatus],
+    status: &SwitchStatus,
     past: &[EndedJob],
 ) -> String {
     let mut lines = vec![format!(
@@ -106,7 +106,8 @@ fn screen(
         lines.extend(jobs.iter().filter_map(|job| job.operation.as_ref()?.who_lacks(&job.name)));
         lines.extend(jobs.iter().filter_map(|job| Some(job.large_sums.as_ref()?.line(&job.name))));
     }
-    let clients = status::clients::lines(clients);
+    lines.extend(fabric::at_controller(status));
+    let clients = clients::lines(&status.switch.clients);
     if !clients.is_empty() {
         lines.push(String::new());
         lines.extend(clients);

@@ -33,6 +33,9 @@ const WORDS: &str = r#"
     done; echo 'the job never began' >&2; exit 9; }
     end() { eval "place=\$NS_$1"; kill -9 $(ip netns pids $place); date +%s > "$DIR/ended"
         while [ -n "$(ip netns pids $place)" ]; do sleep 0.01; done; }
+    # As its operator does: it notifies everybody and ends.
+    stop() { eval "place=\$NS_$1"; date +%s > "$DIR/ended"; kill -TERM $(ip netns pids $place)
+        while [ -n "$(ip netns pids $place)" ]; do sleep 0.01; done; }
     # As a supervisor does: the sockets of the killed one may still be closing.
     again() { eval "place=\$NS_$1"; for try in $(seq 50); do
         timeout 100 ip netns exec $place "$TRIBUTARY" switch --fabric "$FILE" --node $1 > /dev/null 2>> "$DIR/again.err"
@@ -86,6 +89,14 @@ fn every_rank_reports_a_leaf_that_dies_with_the_ranks_behind_it() {
     }
     let elapsed = seconds(dir.path(), "told") - seconds(dir.path(), "ended");
     assert!(elapsed < FAIL_WITHIN_S, "after {elapsed} s: {}", text(&output.stderr));
+}
+
+#[test]
+fn a_spine_that_stops_costs_no_element_where_trees_are_found_packet_by_packet() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(output) = script(dir.path(), "job long 500000 30; busy; stop spine0; all") else { return };
+    let errors = errors_of(dir.path(), "long");
+    assert!(errors.iter().all(String::is_empty), "{errors:?} {}", text(&output.stderr));
 }
 
 #[test]

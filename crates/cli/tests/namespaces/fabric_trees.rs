@@ -48,11 +48,31 @@ fn one_tree_uses_one_spine_and_floats_are_summed_within_their_bound() {
     assert!(up[1] > 1_000 && up[0] < up[1] / 10, "{up:?}");
 }
 
-/// Under every protocol whose trees cannot be repaired while a job runs.
+/// The protocols whose trees cannot be repaired while a job runs.
+fn planned() -> impl Iterator<Item = &'static Protocol> {
+    let planned = |protocol: &&Protocol| protocol.placement == Placement::Trees && !protocol.survives_tree_loss;
+    protocols::ALL.iter().copied().filter(planned)
+}
+
+/// No rank is behind a spine: leaves learn from the controller that its operator stops it.
+#[test]
+fn a_spine_that_stops_is_named_to_every_rank_and_the_next_job_runs_over_the_other() {
+    for protocol in planned() {
+        let dir = tempfile::tempdir().unwrap();
+        let words = "job long 500000 100000; busy; stop spine0; all; job next 1000 1; all";
+        let Some(output) = script_under(protocol.name, dir.path(), words) else { return };
+        let wanted = "switch spine0 is stopping, as its operator has asked it to";
+        for (rank, error) in errors_of(dir.path(), "long").iter().enumerate() {
+            assert!(error.contains(wanted) && error.lines().count() == 1, "rank {rank}: {error}");
+        }
+        let next = errors_of(dir.path(), "next");
+        assert!(next.iter().all(String::is_empty), "{protocol}: {next:?} {}", text(&output.stderr));
+    }
+}
+
 #[test]
 fn a_spine_that_dies_is_named_to_every_rank_and_the_next_job_runs_over_the_other() {
-    let planned = |protocol: &&&Protocol| protocol.placement == Placement::Trees && !protocol.survives_tree_loss;
-    for protocol in protocols::ALL.iter().filter(planned) {
+    for protocol in planned() {
         let dir = tempfile::tempdir().unwrap();
         let words = "job long 500000 100000; busy; end spine0; all; job next 100000 2; all";
         let Some(output) = script_under(protocol.name, dir.path(), words) else { return };

@@ -83,12 +83,23 @@ impl Control {
         job.into_waiting()
     }
 
-    /// A member leaves the job.
-    pub fn leave(&mut self, now: Time, name: &JobName, id: JobId, rank: u16, key: JobKey) -> Result<(), Refusal> {
+    /// A member leaves the job. `lost`: it can no longer contribute to what others have begun, so that they must not wait.
+    pub fn leave(
+        &mut self,
+        now: Time,
+        name: &JobName,
+        id: JobId,
+        rank: u16,
+        key: JobKey,
+        lost: bool,
+    ) -> Result<(), Refusal> {
         let job = self.member_of(name, id, key)?;
         let world_size = job.plan.config.world_size;
         let Some(wid) = job.worker(rank) else { return Err(Refusal::BadRank { rank, world_size }) };
-        job.leave(now, wid);
+        match lost {
+            false => job.leave(now, wid),
+            true => job.lose_permanently(now, wid),
+        }
         self.urgent |= self.awaits_reports();
         self.remove_finished(now);
         Ok(())
@@ -263,7 +274,7 @@ impl Control {
         let job = self.running.get_mut(&id).ok_or_else(unknown)?;
         let no_member = || Refusal::from(OperatorAct::NoMember { job: name.clone(), rank });
         let wid = job.worker(rank).ok_or_else(no_member)?;
-        job.evict(now, wid);
+        job.lose_permanently(now, wid);
         self.urgent |= self.awaits_reports();
         self.remove_finished(now);
         Ok(())

@@ -21,7 +21,7 @@ pub enum MemberState {
     Present,
     /// The member has left in good order.
     Left,
-    /// The member fell silent.
+    /// The member fell silent, or has said that it can no longer contribute.
     Lost,
 }
 
@@ -41,7 +41,7 @@ impl MemberState {
 pub struct Gone {
     /// The member's rank.
     pub rank: u16,
-    /// The member has left in good order; otherwise it fell silent.
+    /// The member has left in good order; otherwise it is lost.
     pub left: bool,
 }
 

@@ -33,8 +33,8 @@ pub(crate) struct Member {
     ticket: Option<Ticket>,
     /// The child switch has begun the name's next job.
     dropped: bool,
-    /// An operator has evicted it: it stays lost, whatever comes from it.
-    evicted: bool,
+    /// It stays lost, whatever comes from it: an operator has evicted it, or it has said so itself.
+    stays_lost: bool,
 }
 
 impl Member {
@@ -48,7 +48,7 @@ impl Member {
             reported: Departed::default(),
             ticket,
             dropped: false,
-            evicted: false,
+            stays_lost: false,
         }
     }
 
@@ -58,7 +58,7 @@ impl Member {
             return false;
         }
         self.last_seen = Some(at);
-        self.state == MemberState::Lost && !self.evicted && self.enter(MemberState::Present, at)
+        self.state == MemberState::Lost && !self.stays_lost && self.enter(MemberState::Present, at)
     }
 
     /// Sets the state; true if it has changed.
@@ -250,11 +250,11 @@ impl RunningJob {
         }
     }
 
-    /// Calls a member lost that may still be alive.
-    pub fn evict(&mut self, now: Time, wid: ChildId) {
+    /// Calls a member lost from which packets may still come.
+    pub fn lose_permanently(&mut self, now: Time, wid: ChildId) {
         self.lose(now, wid);
         if let Some(member) = self.members.get_mut(wid.index()) {
-            member.evicted = true;
+            member.stays_lost = true;
         }
     }
 

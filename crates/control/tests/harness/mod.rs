@@ -116,7 +116,12 @@ impl TestSwitch {
     }
 
     pub fn leave(&mut self, plan: &Plan, rank: u16) {
-        self.control.leave(self.now, &plan.name, plan.config.job, rank, plan.config.key).unwrap();
+        self.leave_as(plan, rank, false);
+    }
+
+    /// `lost`: the rank says that it can no longer contribute.
+    pub fn leave_as(&mut self, plan: &Plan, rank: u16, lost: bool) {
+        self.control.leave(self.now, &plan.name, plan.config.job, rank, plan.config.key, lost).unwrap();
         self.carry_out();
     }
 

@@ -76,7 +76,7 @@ impl Tree {
     pub fn run(&mut self, racks: &[usize], incarnation: u64) {
         for (rank, plan) in self.start(racks, incarnation).into_iter().enumerate() {
             let (id, key) = (plan.config.job, plan.config.key);
-            self.racks[racks[rank]].leave(self.now, &plan.name, id, rank as u16, key).unwrap();
+            self.racks[racks[rank]].leave(self.now, &plan.name, id, rank as u16, key, false).unwrap();
             self.pump();
         }
     }

@@ -148,7 +148,7 @@ impl<N: Network> Leader<N> {
     /// Leaves the network.
     pub(super) fn abandon(&self) {
         lock(&self.shared.failure).get_or_insert(HostsError::Memory(LocalError::Aborted));
-        self.shared.network.abandon();
+        self.shared.network.abandon(false);
     }
 
     /// Waits for the threads; both memories and the network are closed.
@@ -177,7 +177,7 @@ impl<N: Network> Shared<N> {
         let message = (self.on_failure)(&error);
         self.up.report(&message);
         self.down.report(&message);
-        self.network.abandon();
+        self.network.abandon(matches!(error, HostsError::Memory(LocalError::Lost { .. })));
     }
 
     /// Ends everything when earlier operations have ended: all ranks may have started them.

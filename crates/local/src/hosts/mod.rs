@@ -51,8 +51,8 @@ pub trait Network: Send + Sync + 'static {
     /// Waits until it has ended, which its timeout and [`Network::abandon`] bound.
     fn wait(&self, pending: Self::Pending) -> Result<(), Self::Error>;
 
-    /// Leaves the job at once; what is under way fails.
-    fn abandon(&self);
+    /// Leaves the job at once; what is under way fails. `lost`: a rank of this host is gone, so other hosts fail at once, too.
+    fn abandon(&self, lost: bool);
 }
 
 /// Why an operation failed.

@@ -1,6 +1,5 @@
-//! The JSON of the control API, shared by server and client. `docs/control.md` describes it. `switches.rs` is what
-//! switches in levels exchange, `error.rs` the form of every refusal, `version.rs` the version of the API, and `call.rs` makes
-//! a call.
+//! The JSON of the control API (`docs/control.md`), shared by server and client. `switches.rs` is what switches in levels
+//! exchange, `error.rs` the form of every refusal, `version.rs` the version of the API, and `call.rs` makes a call.
 
 pub(crate) mod call;
 pub mod error;
@@ -251,6 +250,9 @@ pub struct LeaveBody {
     pub key: String,
     /// The rank that leaves.
     pub rank: u16,
+    /// It can no longer contribute to what others have begun: they must not wait for it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lost: bool,
 }
 
 /// `POST /jobs/{name}/standing`: is the job still installed?
@@ -295,7 +297,7 @@ pub struct WatchBody {
 pub struct GoneMembers {
     /// Members that have left.
     pub left: Vec<u16>,
-    /// Members that fell silent without a leave.
+    /// Members that fell silent without a leave, or left as lost.
     pub lost: Vec<u16>,
     /// Switches that fell silent, each with the ranks below it. A switch without ranks is a parent of the answering switch.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -388,8 +390,7 @@ pub fn hex(value: u64) -> String {
 
 /// Reads the incarnation of a process.
 pub(crate) fn parse_incarnation(incarnation: &str) -> Result<u64, ApiError> {
-    let wrong = || ApiError::bad_request("incarnation is not of 16 hexadecimal digits".into());
-    from_hex(incarnation).ok_or_else(wrong)
+    from_hex(incarnation).ok_or_else(|| ApiError::bad_request("incarnation is not of 16 hexadecimal digits".into()))
 }
 
 /// Reads what [`hex`] wrote.

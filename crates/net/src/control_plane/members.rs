@@ -72,8 +72,8 @@ impl ControlPlane {
 
 impl ControlPlane {
     /// A member ends its part of the job.
-    pub fn leave(&self, name: &JobName, id: JobId, rank: u16, key: JobKey) -> Result<(), Refusal> {
-        let left = self.state().control.leave(self.now(), name, id, rank, key);
+    pub fn leave(&self, name: &JobName, id: JobId, rank: u16, key: JobKey, lost: bool) -> Result<(), Refusal> {
+        let left = self.state().control.leave(self.now(), name, id, rank, key, lost);
         self.changed.notify_one();
         left
     }

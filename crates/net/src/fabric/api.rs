@@ -14,6 +14,7 @@ use tributary_proto::contract::switch::Lag;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::protocols;
 
+use super::crossbar::PortReport;
 use super::forwarding::FabricReport;
 use super::job::FabricJob;
 use super::job_table::JobSync;
@@ -247,6 +248,36 @@ pub struct SyncReply {
     pub lacking: Vec<u16>,
     /// The jobs that it has.
     pub jobs: Vec<JobReportBody>,
+    /// Its ports, by number.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<PortBody>,
+}
+
+/// What another switch reports about a port to the controller.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PortBody {
+    /// False if the switch at the other end is silent.
+    pub up: bool,
+    /// UDP payload that leaves, in Gbit/s, lately.
+    pub tx_gbps: f64,
+    /// UDP payload that comes in, in Gbit/s, lately.
+    pub rx_gbps: f64,
+    /// Packets that did not fit the queue.
+    pub tx_drops: u64,
+}
+
+impl PortBody {
+    /// The reports on all ports of this switch.
+    pub fn all(report: &FabricReport) -> Vec<PortBody> {
+        let body = |port: &PortReport| PortBody {
+            up: port.up,
+            tx_gbps: port.rates.tx_gbps,
+            rx_gbps: port.rates.rx_gbps,
+            tx_drops: port.egress.drops,
+        };
+        report.ports.iter().map(body).collect()
+    }
 }
 
 /// What another switch reports about a job to the controller.

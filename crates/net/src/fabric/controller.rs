@@ -3,7 +3,7 @@
 //! for their jobs.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex as StdMutex};
 use std::time::Duration;
 
 use tokio::sync::Mutex;
@@ -13,7 +13,7 @@ use tributary_operators::Library;
 use tributary_proto::contract::ids::{JobId, NodeId};
 use tributary_proto::contract::protocol::Placement;
 
-use super::api::{InstalledReply, JobBody, merge_report};
+use super::api::{InstalledReply, JobBody, PortBody, merge_report};
 use super::endpoints;
 use super::handle::FabricHandle;
 use super::job::FabricJob;
@@ -35,7 +35,8 @@ impl Controller {
     pub fn new(fabric: Arc<FabricLayout>, own: Arc<FabricHandle>, library: Arc<Library>) -> Controller {
         let others = fabric.switches().filter(|&node| node != fabric.controller);
         let others = others.filter_map(|node| Some((node, fabric.nodes[node.index()].control?))).collect();
-        Controller(Arc::new(Switches { fabric, own, others, jobs: Mutex::new(Jobs::default()), library }))
+        let (jobs, overview) = (Mutex::new(Jobs::default()), StdMutex::default());
+        Controller(Arc::new(Switches { fabric, own, others, jobs, overview, library }))
     }
 
     /// A job as the controller has planned it.
@@ -183,7 +184,10 @@ impl Switches {
     pub(super) async fn report(&self) -> Option<ShardReport> {
         let mut jobs = self.jobs.lock().await;
         let answers = self.sync(&mut jobs, PROMPT).await;
-        let mut report = self.own.report().receive().await.ok()?.shard;
+        let report = self.own.report().receive().await.ok()?;
+        let overview = self.switches(&jobs, &PortBody::all(&report), &answers);
+        *self.overview.lock().expect("no call panics while it holds this") = overview;
+        let mut report = report.shard;
         let own = report.jobs.iter_mut().filter_map(|job| Some((job.id, job.report.fault.take()?)));
         if own
             .fold(false, |news, (id, fault)| jobs.note_fault(&self.fabric, self.fabric.controller, id, &fault) || news)

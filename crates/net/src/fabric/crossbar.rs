@@ -341,11 +341,10 @@ impl Crossbar {
     }
 
     /// The state of every port.
-    pub fn report(&self, now: Time) -> Vec<PortReport> {
-        let ingress = |number| {
-            self.ingress_buffers.as_ref().map(|ingress_buffers| ingress_buffers.report(number)).unwrap_or_default()
-        };
-        self.ports.iter().enumerate().map(|(number, port)| port.report(now, ingress(number))).collect()
+    pub fn report(&mut self, now: Time) -> Vec<PortReport> {
+        let buffers = self.ingress_buffers.as_ref();
+        let ingress = |number| buffers.map(|buffers| buffers.report(number)).unwrap_or_default();
+        self.ports.iter_mut().enumerate().map(|(number, port)| port.report(now, ingress(number))).collect()
     }
 }
 

@@ -335,7 +335,8 @@ impl FabricForwarding {
         numbered.filter(|&(_, &host)| self.crossbar.last_seen(id, host).is_some()).map(|(server, _)| server).collect()
     }
 
-    fn report(&self, shard: ShardReport) -> FabricReport {
+    fn report(&mut self, shard: ShardReport) -> FabricReport {
+        let ports = self.crossbar.report(shard.now);
         let installed = |(&id, installed): (&JobId, &Installed)| {
             let Installed { job, since, broken, .. } = installed;
             let (servers_seen, job, broken) = (self.servers_seen(id, job), job.clone(), broken.clone());
@@ -344,7 +345,7 @@ impl FabricForwarding {
         FabricReport {
             ready: self.ready,
             synced_ago: self.synced.map(|synced| shard.now.since(synced)),
-            ports: self.crossbar.report(shard.now),
+            ports,
             installed: self.jobs.iter().map(installed).collect(),
             dead_cables: self.crossbar.link_state().dead_cables(),
             shard,

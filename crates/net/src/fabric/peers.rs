@@ -6,7 +6,7 @@
 //! their path, so that switches need not learn of it at the same time.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex as StdMutex};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
@@ -22,6 +22,7 @@ use super::job::FabricJob;
 use super::job_table::Jobs;
 use crate::api::{ErrorBody, call};
 use crate::shard::Stopped;
+use crate::status::FabricSwitchStatus;
 
 pub(super) const SYNC: &str = "/fabric/sync";
 /// Where a switch tells the controller that its operator stops it.
@@ -38,6 +39,8 @@ pub(super) struct Switches {
     pub(super) others: Vec<(NodeId, SocketAddr)>,
     /// All jobs. The holder of this lock may call the switches, so that they get one call at a time.
     pub(super) jobs: Mutex<Jobs>,
+    /// All switches, as they answered last.
+    pub(super) overview: StdMutex<Vec<FabricSwitchStatus>>,
     /// CustomOps of jobs that an earlier controller has formed.
     pub(super) library: Arc<Library>,
 }
@@ -118,7 +121,8 @@ impl Switches {
             let install = lacking.iter().filter_map(|id| jobs.all.get(id)).cloned().collect();
             lacking = self.own.sync(jobs.sync_message(install)).receive().await.map_err(gone)?;
         }
-        Ok(SyncReply { lacking: lacking.into_iter().map(|id| id.0).collect(), jobs: Vec::new() })
+        let lacking = lacking.into_iter().map(|id| id.0).collect();
+        Ok(SyncReply { lacking, ..SyncReply::default() })
     }
 
     /// Gives a job another number of slots at every switch. A switch that does not answer now learns of it with the next
@@ -160,7 +164,7 @@ pub(super) async fn ask<T: DeserializeOwned>(
 ) -> Result<T, String> {
     let call = async { call::post(control, path, body, &[(SECRET_HEADER, secret)]).await?.answer().await };
     let answer = match tokio::time::timeout(timeout, call).await {
-        Ok(answer) => answer.map_err(|error| format!("{control} cannot be calls: {error}"))?,
+        Ok(answer) => answer.map_err(|error| format!("{control} cannot be called: {error}"))?,
         Err(_) => return Err(format!("{control} does not answer")),
     };
     // An error of the control API has a sentence, which is quoted.

@@ -12,7 +12,7 @@ use tributary_control::servers::ServerOffer;
 use tributary_operators::Library;
 use tributary_proto::contract::ids::{JobId, NodeId, ServerId};
 
-use super::api::{InstalledReply, JobBody, JobReportBody, StopBody, SyncReply, json};
+use super::api::{InstalledReply, JobBody, JobReportBody, PortBody, StopBody, SyncReply, json};
 use super::controller::Controller;
 use super::endpoints;
 use super::handle::FabricHandle;
@@ -143,7 +143,7 @@ impl FabricSwitch {
         let lacking = self.handle.sync(jobs).receive().await?;
         let report = self.handle.report().receive().await?;
         let lacking = lacking.into_iter().map(|id| id.0).collect();
-        Ok(SyncReply { lacking, jobs: JobReportBody::all(&report) })
+        Ok(SyncReply { lacking, jobs: JobReportBody::all(&report), ports: PortBody::all(&report) })
     }
 
     /// The jobs that are installed here.

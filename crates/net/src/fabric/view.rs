@@ -1,6 +1,9 @@
 //! What a fabric's switch shows beyond what every switch shows.
 
+use std::cmp::Reverse;
+
 use tributary_control::report::{JobServerView, MemberView};
+use tributary_control::routes::Port;
 use tributary_control::servers::ServerAddr;
 use tributary_control::trees::{Tree, TreeChild, TreeSwitch};
 use tributary_control::{JobView, MemberState, Phase};
@@ -8,12 +11,19 @@ use tributary_proto::contract::ids::{JobId, NodeId};
 use tributary_proto::contract::switch::OrderReport;
 use tributary_proto::contract::time::Time;
 
+use super::api::{PortBody, SyncReply};
+use super::controller::Controller;
 use super::crossbar::PortReport;
 use super::forwarding::{FabricReport, InstalledReport};
 use super::job::FabricJob;
+use super::job_table::Jobs;
+use super::peers::Switches;
 use super::switch::FabricSwitch;
 use crate::shard::ShardReport;
-use crate::status::{FabricStatus, OrderStatus, PortStatus, TreeChildStatus, TreeStatus, TreeSwitchStatus};
+use crate::status::{
+    CableStatus, FabricStatus, FabricSwitchStatus, OrderStatus, PortStatus, TreeChildStatus, TreeStatus,
+    TreeSwitchStatus,
+};
 
 /// A switch of a fabric at one moment.
 pub struct FabricSnapshot {
@@ -96,14 +106,66 @@ impl FabricSwitch {
             peak_buffered_bytes: port.ingress.peak_bytes,
             rx_packets: port.rx_packets,
             rx_bytes: port.rx_bytes,
+            tx_gbps: port.rates.tx_gbps,
+            rx_gbps: port.rates.rx_gbps,
         };
         FabricStatus {
             node: name(self.node),
             controller: name(self.layout.controller),
+            controller_addr: self.controller_addr(),
             ready: report.ready,
             controller_silent_s: report.synced_ago.filter(|_| !self.is_controller()).map(|ago| ago.as_secs_f64()),
             ports: report.ports.iter().enumerate().map(port).collect(),
+            switches: self.controller.as_ref().map(Controller::switches).unwrap_or_default(),
         }
+    }
+}
+
+impl Controller {
+    /// All switches of the fabric, as they answered last.
+    fn switches(&self) -> Vec<FabricSwitchStatus> {
+        self.0.overview.lock().expect("no call panics while it holds this").clone()
+    }
+}
+
+impl Switches {
+    /// All switches of the fabric, as they answer the controller, whose own ports are `own`.
+    pub(super) fn switches(
+        &self,
+        jobs: &Jobs,
+        own: &[PortBody],
+        answers: &[(NodeId, Result<SyncReply, String>)],
+    ) -> Vec<FabricSwitchStatus> {
+        let name = |node: NodeId| self.fabric.name(node).to_owned();
+        let cables = |node: NodeId, ports: &[PortBody]| {
+            let cable = |(port, body): (&Port, &PortBody)| CableStatus {
+                peer: name(port.to),
+                up: body.up,
+                tx_gbps: body.tx_gbps,
+                rx_gbps: body.rx_gbps,
+                tx_drops: body.tx_drops,
+            };
+            self.fabric.ports[node.index()].iter().zip(ports).map(cable).collect()
+        };
+        let status = |(node, answer): &(NodeId, Result<SyncReply, String>)| {
+            let here = jobs.all.iter().filter(|(_, job)| job.needs(&self.fabric).contains(node));
+            let ports = match answer {
+                Ok(_) if *node == self.fabric.controller => own,
+                Ok(reply) => &reply.ports,
+                Err(_) => &[],
+            };
+            Some(FabricSwitchStatus {
+                node: name(*node),
+                level: self.fabric.nodes[node.index()].level,
+                control: self.fabric.nodes[node.index()].control?,
+                silent: answer.as_ref().err().cloned(),
+                jobs: here.map(|(id, _)| id.0).collect(),
+                cables: cables(*node, ports),
+            })
+        };
+        let mut answers: Vec<_> = answers.iter().collect();
+        answers.sort_by_key(|(node, _)| (Reverse(self.fabric.nodes[node.index()].level), *node));
+        answers.into_iter().filter_map(status).collect()
     }
 }
 

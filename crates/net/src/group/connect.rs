@@ -51,9 +51,9 @@ pub fn connect(
     let answer = join(&*rendezvous, &request(options, handshake, &path, &udp), &udp).map_err(socket_error)??;
 
     let (key, job) = (answer.key, answer.job_id);
-    check_servers(options, &answer).inspect_err(|_| rendezvous.leave(job, key, options.rank))?;
-    check_fabric(options, &answer).inspect_err(|_| rendezvous.leave(job, key, options.rank))?;
-    check_operators(options, &answer).inspect_err(|_| rendezvous.leave(job, key, options.rank))?;
+    check_servers(options, &answer).inspect_err(|_| rendezvous.leave(job, key, options.rank, false))?;
+    check_fabric(options, &answer).inspect_err(|_| rendezvous.leave(job, key, options.rank, false))?;
+    check_operators(options, &answer).inspect_err(|_| rendezvous.leave(job, key, options.rank, false))?;
     let config = host_config(options, handshake, &answer);
     let host = options.protocol.host(Values::Elements, &config);
     let header = Common { protocol: options.protocol.code, kind: 0, job, key };
@@ -63,7 +63,7 @@ pub fn connect(
     let link = Link::new(udp, header, &answer, full, Trees::of(options.protocol, &config));
     let mut engine = Engine::new(config.rank, Clock::start(), link, host);
     let round_trip = try_path(&mut engine, &waker, full, options, &answer, path.mtu).inspect_err(|_| {
-        rendezvous.leave(job, key, options.rank);
+        rendezvous.leave(job, key, options.rank, false);
     })?;
 
     let info = GroupInfo {

@@ -55,6 +55,17 @@ pub struct Identity {
     pub in_fabric: bool,
 }
 
+/// How a group leaves its job.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Leave {
+    /// Peers get a last chance to ask again.
+    InOrder,
+    /// At once.
+    AtOnce,
+    /// At once, as a member that the others have lost: they do not wait for what it owes them.
+    Lost,
+}
+
 /// What a group, its I/O thread and its pending collectives share.
 pub struct Driver {
     /// The process in which the group was made. In a fork of it no thread drives the machine.
@@ -69,6 +80,8 @@ pub struct Driver {
     io_thread: Condvar,
     /// The explanation of the first failure.
     pub(super) explanation: OnceLock<String>,
+    /// The rank by which sentences name each member, where members are hosts with several ranks.
+    pub(super) hosts: OnceLock<Vec<u16>>,
 }
 
 pub(super) struct State {
@@ -133,6 +146,7 @@ impl Driver {
             }),
             io_thread: Condvar::new(),
             explanation: OnceLock::new(),
+            hosts: OnceLock::new(),
         }
     }
 
@@ -148,7 +162,7 @@ impl Driver {
         let submitted = state.engine.submit(tensors, os::to_span(timeout));
         let completions = submitted.map_err(|SubmitError::Broken(cause)| {
             self.peer_lost_error(&state, &cause)
-                .unwrap_or_else(|| GroupError::Broken { context: self.context(), cause })
+                .unwrap_or_else(|| GroupError::Broken { context: self.context(), cause: self.named(&cause) })
         })?;
         if hand_over {
             self.wake_leader(&state);
@@ -273,22 +287,23 @@ impl Driver {
         &self.identity
     }
 
-    /// Leaves the job: collectives under way fail. Peers get a last chance to ask again, unless the close is `abrupt`.
-    pub fn close(&self, abrupt: bool) {
+    /// Leaves the job: collectives under way fail.
+    pub fn close(&self, leave: Leave) {
         let Some(mut state) = self.lock() else { return };
         state.closing = true;
         if !state.engine.is_idle() {
             state.engine.abort();
         }
         state.engine.finish();
-        if !abrupt {
+        if leave == Leave::InOrder {
             let Some(next) = self.await_peers(state) else { return };
             state = next;
         }
         self.io_thread.notify_one();
         self.waker.wake();
         drop(state);
-        self.rendezvous.leave(self.identity.job_id, self.identity.key, self.identity.rank);
+        let &Identity { job_id, key, rank, .. } = &self.identity;
+        self.rendezvous.leave(job_id, key, rank, leave == Leave::Lost);
     }
 
     /// Answers peers that ask again until no peer needs this worker any more. Returns the lock.
@@ -354,7 +369,8 @@ impl Driver {
     /// Job, switch and rank, for messages.
     pub(super) fn context(&self) -> String {
         let Identity { switch, job, rank, world_size, .. } = &self.identity;
-        format!("job \"{job}\" at switch {switch}, rank {rank} of {world_size}")
+        let member = if self.hosts.get().is_some() { "host" } else { "rank" };
+        format!("job \"{job}\" at switch {switch}, {member} {rank} of {world_size}")
     }
 
     /// The state that the group's threads share; `None` if one of them has panicked.

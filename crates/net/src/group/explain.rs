@@ -19,28 +19,54 @@ impl Driver {
         if let Some(error) = self.lock().and_then(|state| self.peer_lost_error(&state, &cause)) {
             return error;
         }
+        let named = self.named(&cause);
         let sentence = self.explanation.get_or_init(|| {
             let waited = !matches!(cause, CollectiveError::Mismatch { .. } | CollectiveError::Aborted);
-            waited.then(|| self.name_blocked_paths()).flatten().unwrap_or_else(|| self.name_awaited(&cause))
+            waited.then(|| self.name_blocked_paths()).flatten().unwrap_or_else(|| self.name_awaited(&cause, &named))
         });
-        GroupError::Failed { context: self.context(), sentence: sentence.clone(), cause }
+        GroupError::Failed { context: self.context(), sentence: sentence.clone(), cause: named }
     }
 
-    fn name_awaited(&self, cause: &CollectiveError) -> String {
+    /// The rank by which sentences name a member.
+    pub(super) fn name_of(&self, member: u16) -> u16 {
+        let names = self.hosts.get();
+        names.and_then(|names| names.get(usize::from(member))).copied().unwrap_or(member)
+    }
+
+    /// An error with the ranks by which sentences name members.
+    pub(super) fn named(&self, cause: &CollectiveError) -> CollectiveError {
+        let mut named = cause.clone();
+        let rename = |rank: &mut Rank| rank.0 = self.name_of(rank.0);
+        match &mut named {
+            CollectiveError::Missing { missing: ranks, .. } | CollectiveError::ChildSwitchSilent { ranks, .. } => {
+                ranks.iter_mut().for_each(rename);
+            }
+            CollectiveError::PeerSilent { worker, .. } => rename(worker),
+            CollectiveError::Mismatch { a, b, .. } => [a, b].into_iter().for_each(rename),
+            CollectiveError::ParentSilent { .. }
+            | CollectiveError::SwitchSilent { .. }
+            | CollectiveError::ServerSilent { .. }
+            | CollectiveError::Aborted => {}
+        }
+        named
+    }
+
+    /// The sentence for a cause, which is `named` with the ranks for people.
+    fn name_awaited(&self, cause: &CollectiveError, named: &CollectiveError) -> String {
         let Identity { rank, servers, .. } = &self.identity;
         match cause {
             CollectiveError::SwitchSilent { .. } => self.explain_silence(cause),
             CollectiveError::ServerSilent { server, .. } => match servers.get(server.index()) {
-                Some(addr) => format!("{cause}; it is at {addr}: does it run, and do packets reach it?"),
-                None => cause.to_string(),
+                Some(addr) => format!("{named}; it is at {addr}: does it run, and do packets reach it?"),
+                None => named.to_string(),
             },
             CollectiveError::Missing { missing, block, op, .. } if missing.contains(&Rank(*rank)) => {
                 let who = self.who_sums();
-                format!("this rank's packets of block {block} of collective {op} do not reach {who} ({cause})")
+                format!("this rank's packets of block {block} of collective {op} do not reach {who} ({named})")
             }
-            CollectiveError::ParentSilent { levels_up, .. } => self.name_switch(cause, self.ancestor(*levels_up)),
-            CollectiveError::ChildSwitchSilent { ranks, .. } => self.name_switch(cause, self.switch_of(ranks)),
-            _ => cause.to_string(),
+            CollectiveError::ParentSilent { levels_up, .. } => self.name_switch(named, self.ancestor(*levels_up)),
+            CollectiveError::ChildSwitchSilent { ranks, .. } => self.name_switch(named, self.switch_of(ranks)),
+            _ => named.to_string(),
         }
     }
 
@@ -60,7 +86,7 @@ impl Driver {
     fn name_blocked_paths(&self) -> Option<String> {
         let blocked = self.lock()?.engine.link.blocked();
         let name = |way: &Blocked| match way.to {
-            Addr::Worker(rank) => format!("rank {rank} at {}", way.at),
+            Addr::Worker(rank) => format!("rank {} at {}", self.name_of(rank.0), way.at),
             Addr::Server(server) => format!("server {server} at {}", way.at),
             Addr::Switch(_) | Addr::Node(_) => format!("the switch {}", way.at),
         };
@@ -108,6 +134,7 @@ impl Driver {
 
     pub(super) fn peer_lost_error(&self, state: &State, cause: &CollectiveError) -> Option<GroupError> {
         let failure = state.engine.failure_for(cause)?;
-        Some(GroupError::PeerLost { context: self.context(), failure: failure.clone() })
+        let failure = failure.clone().with_ranks(|member| self.name_of(member));
+        Some(GroupError::PeerLost { context: self.context(), failure })
     }
 }

@@ -50,6 +50,15 @@ impl JobFailure {
         }
     }
 
+    /// The same, with the ranks by which sentences name members.
+    pub(super) fn with_ranks(mut self, name_of: impl Fn(u16) -> u16) -> JobFailure {
+        if let JobFailure::Departed(Departed { members, switches, .. }) = &mut self {
+            let below = switches.iter_mut().flat_map(|switch| &mut switch.ranks);
+            members.iter_mut().map(|gone| &mut gone.rank).chain(below).for_each(|rank| *rank = name_of(*rank));
+        }
+        self
+    }
+
     fn is_orderly(&self) -> bool {
         let members_only = |gone: &Departed| gone.switches.is_empty() && gone.servers.is_empty();
         matches!(self, JobFailure::Departed(gone) if members_only(gone) && gone.members.iter().all(|gone| gone.left))

@@ -75,7 +75,7 @@ pub fn probe_path(options: &ConnectOptions, rendezvous: &dyn Rendezvous) -> Resu
         }
         None => PathReport::default(),
     };
-    rendezvous.leave(answer.job_id, answer.key, options.rank);
+    rendezvous.leave(answer.job_id, answer.key, options.rank, false);
     Ok(outcome)
 }
 

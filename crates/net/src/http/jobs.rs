@@ -124,9 +124,9 @@ async fn leave_switch(State(api): State<Api>, Path(name): Path<String>, body: Bo
 
 async fn leave(State(api): State<Api>, Path(name): Path<String>, body: Body) -> Result<Json<Done>, ApiError> {
     let name = JobName::new(&name)?;
-    let LeaveBody { job_id, key, rank } = read(body).await?;
-    api.plane.leave(&name, JobId(job_id), rank, parse_key(&key)?)?;
-    tracing::debug!(job = %name, rank, "leave");
+    let LeaveBody { job_id, key, rank, lost } = read(body).await?;
+    api.plane.leave(&name, JobId(job_id), rank, parse_key(&key)?, lost)?;
+    tracing::debug!(job = %name, rank, lost, "leave");
     Ok(Json(Done {}))
 }
 

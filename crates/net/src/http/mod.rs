@@ -195,7 +195,12 @@ fn reject(stream: &TcpStream, full: Full) {
 /// The page's path.
 pub(crate) const PAGE_PATH: &str = "/";
 
-const PAGE: &str = include_str!("page.html");
+const PAGE: &str = include_str!("page/page.html");
+/// What goes into the page in place of these words.
+const INCLUDED: [(&str, &str); 2] = [
+    ("STYLE", include_str!("page/page.css")),
+    ("SCRIPT", concat!(include_str!("page/drawing.js"), include_str!("page/page.js"))),
+];
 /// The text in the page in whose place the nonce goes.
 const NONCE: &str = "NONCE";
 
@@ -214,5 +219,6 @@ pub(crate) async fn page() -> ([(HeaderName, String); 4], Html<String>) {
         (header::REFERRER_POLICY, "no-referrer".to_owned()),
         (header::CACHE_CONTROL, "no-store".to_owned()),
     ];
-    (headers, Html(PAGE.replace(NONCE, &nonce)))
+    let page = INCLUDED.iter().fold(PAGE.replace(NONCE, &nonce), |page, (word, text)| page.replace(word, text));
+    (headers, Html(page))
 }

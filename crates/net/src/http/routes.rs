@@ -18,7 +18,6 @@ use crate::http::connection_limits::ConnectionPermit;
 use crate::http::{PAGE_PATH, Peer, page};
 use crate::metrics;
 use crate::status::{Ended, SwitchInfo, SwitchStatus};
-use crate::udp::path::link_bits_per_s;
 
 /// The controller of a fabric tells each switch its jobs every second.
 const CONTROLLER_SILENT_S: f64 = 5.0;
@@ -135,7 +134,7 @@ async fn authorize(
 
 async fn status(State(api): State<Api>, Extension(peer): Extension<Peer>) -> Json<SwitchStatus> {
     let mut status = api.viewer.status().await;
-    status.switch.link_bits_per_s = link_bits_per_s(peer.local_ip);
+    status.switch.link_bits_per_s = api.viewer.link_bits_per_s(peer.local_ip);
     Json(status)
 }
 

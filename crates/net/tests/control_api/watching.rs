@@ -42,14 +42,29 @@ fn a_member_whose_connection_closes_and_that_falls_silent_is_reported_to_those_w
         thread::sleep(Duration::from_millis(200));
         drop((doomed, dying));
         assert_eq!(watching.join().unwrap(), Watched::Gone(gone(&[lost])));
-        workers[1].rendezvous.leave(id, key, 1);
+        workers[1].rendezvous.leave(id, key, 1, false);
         assert_eq!(workers[0].rendezvous.watch(id, key, 0, &gone(&[lost])), Watched::Gone(gone(&[left, lost])));
-        workers[0].rendezvous.leave(id, key, 0);
+        workers[0].rendezvous.leave(id, key, 0, false);
         drop(done);
     });
     assert_eq!(workers[0].rendezvous.watch(id, key, 0, &gone(&[])), Watched::Unknown);
     drop(switch);
     assert!(matches!(workers[0].rendezvous.watch(id, key, 0, &gone(&[])), Watched::Unreachable(_)));
+}
+
+/// It is not lost by its silence: its lease and its connection stand.
+#[test]
+fn a_member_that_leaves_as_lost_is_reported_as_lost() {
+    let switch = switch();
+    let workers: Vec<Worker> = (0..2).map(|rank| Worker::new(&switch, "a", rank, 2)).collect();
+    let answer = join_all(&workers).remove(0).unwrap();
+    let (id, key) = (answer.job_id, answer.key);
+    workers[1].ping(&answer);
+    workers[1].rendezvous.leave(id, key, 1, true);
+    let members = vec![Gone { rank: 1, left: false }];
+    let gone = Departed { members, ..Departed::default() };
+    assert_eq!(workers[0].rendezvous.watch(id, key, 0, &Departed::default()), Watched::Gone(gone));
+    assert_eq!(client::status(switch.listen_addr()).unwrap().jobs[0].members[1].state, "lost");
 }
 
 /// A watch of a member of job `a`, whose connection is the caller's.
@@ -76,7 +91,7 @@ fn stall_while_a_watch_is_answered(cut: bool) {
     workers[1].ping(&answer);
     // That somebody has left answers it, as its time's end would.
     thread::sleep(Duration::from_millis(100));
-    workers[2].rendezvous.leave(id, key, 2);
+    workers[2].rendezvous.leave(id, key, 2, false);
     let mut news = String::new();
     watch.read_to_string(&mut news).unwrap();
     assert!(news.contains(r#""left":[2]"#), "{news}");

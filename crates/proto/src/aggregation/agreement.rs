@@ -7,9 +7,11 @@
 //! on just that exponent, the result is the sum.
 
 use tributary_numeric::BlockExponent;
+use tributary_numeric::thc::largest_norm;
 
 use crate::aggregation::stream::Op;
 use crate::contract::drop_reason::DropReason;
+use crate::contract::tensor::Spec;
 
 /// What a slot does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -91,6 +93,11 @@ impl Agreement {
     }
 }
 
+// The flags of a hint in a packet.
+const NON_FINITE: u8 = 1;
+const UNKNOWN: u8 = 2;
+const NORM: u8 = 4;
+
 /// What a rank says about the block that comes next in the slot (§4.6), or what all ranks say together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ExponentHint {
@@ -109,6 +116,33 @@ impl ExponentHint {
     /// A rank that knows its next block.
     pub fn known(exponent: BlockExponent) -> ExponentHint {
         ExponentHint { exponent, unknown: false, is_norm: false }
+    }
+
+    /// The hint of a packet with these flags, for a collective.
+    #[inline(always)]
+    pub fn read(exponent: i16, flags: u8, spec: &Spec) -> Result<ExponentHint, DropReason> {
+        let hint = ExponentHint::of(exponent, flags);
+        // An exponent above the type's largest would scale every rank's block to zeros.
+        let largest = BlockExponent::largest(spec.dtype);
+        let largest = if hint.is_norm { largest_norm(largest.min(BlockExponent::MAX)) } else { largest };
+        if flags & !(NON_FINITE | UNKNOWN | NORM) != 0 || !hint.unknown && exponent > largest {
+            return Err(DropReason::BadField);
+        }
+        Ok(hint)
+    }
+
+    /// The hint with these flags, which were read before.
+    #[inline]
+    pub fn of(exponent: i16, flags: u8) -> ExponentHint {
+        let exponent = BlockExponent { exponent, non_finite: flags & NON_FINITE != 0 };
+        ExponentHint { exponent, unknown: flags & UNKNOWN != 0, is_norm: flags & NORM != 0 }
+    }
+
+    /// The flags of a packet with this hint.
+    #[inline]
+    pub fn flags(self) -> u8 {
+        let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
+        flag(self.exponent.non_finite, NON_FINITE) | flag(self.unknown, UNKNOWN) | flag(self.is_norm, NORM)
     }
 
     /// Joins what another rank says. Field by field: copying the whole would cost more than all the rest of its path.

@@ -12,7 +12,7 @@ use super::wire::{self, Order, Says};
 use crate::aggregation::ordered::{Arrangement, nodes_needed};
 use crate::aggregation::reference;
 use crate::aggregation::slots::host::{Epochs, SIMULATED_WINDOW, WINDOW_OPTIONS};
-use crate::aggregation::slots::{Dialect, SlotHost, SlotSwitch, switch};
+use crate::aggregation::slots::{self, Dialect, SlotHost, SlotSwitch, Word, switch};
 use crate::contract::config::{HostConfig, SwitchConfig};
 use crate::contract::custom_op::{CustomOp, OrderDependence};
 use crate::contract::host::Host;
@@ -36,6 +36,7 @@ pub static PROTOCOL: Protocol = Protocol {
     placement: Placement::Trees,
     rooted_is_unicast: true,
     options: SET,
+    numbers: Numbers::chosen,
     check,
     check_sparse: Some(check_sparse),
     memory,
@@ -57,7 +58,8 @@ fn check(spec: &Spec, options: &Options) -> Result<(), Refusal> {
     if let ReduceOp::Custom(number) = spec.op {
         return check_custom_op(spec, number, options);
     }
-    check_meaning("flare", spec)
+    check_meaning("flare", spec)?;
+    slots::check("flare", spec, options)
 }
 
 /// Accepts the job's custom operators, if the order in which the job applies them suits them.
@@ -153,6 +155,8 @@ pub const SET: OptionSet = OptionSet {
                 default: "false",
                 help: "each rank sends its blocks in an order of its own, so that those of one block come apart in time",
             },
+            Numbers::OPTION,
+            Numbers::DOWN,
             NarrowBlocks::OPTION,
             seal::OPTION,
             OptionSpec::CUSTOM_OPS,
@@ -202,11 +206,18 @@ fn together(options: &Options) -> Result<(), String> {
     if options.choice(REPRODUCIBLE) != "off" && !matches!(design, "auto" | "tree") {
         return Err(format!("sums in the design {design} depend on arrival: leave reproducible or design out"));
     }
+    Numbers::check_together(options)?;
+    if Numbers::chosen(options) != Numbers::Float && options.choice(REPRODUCIBLE) != "off" {
+        return Err("scaled sums have the same bits in any order: leave reproducible or numbers out".to_owned());
+    }
     if SparseChoices::of(options).is_none() {
         return Ok(());
     }
     if !options.operators().is_empty() {
         return Err("custom operators are for dense tensors: leave operators or sparse out".to_owned());
+    }
+    if Numbers::chosen(options) != Numbers::Float {
+        return Err("elements of sparse tensors are not scaled: leave numbers or sparse out".to_owned());
     }
     if seal::is_chosen(options) {
         return Err("packets of sparse tensors have no checksum: leave integrity or sparse out".to_owned());
@@ -252,10 +263,12 @@ impl Choices {
     }
 }
 
-/// Slots whose blocks are combined in the designs of §6; values of every type and operator travel as they are.
+/// Slots whose blocks are combined in the designs of §6; values of every type and operator travel as they are, unless
+/// the job scales floats.
 #[derive(Clone, Copy, Hash)]
 pub struct FlareDialect {
     choices: Choices,
+    numbers: Numbers,
     narrow: NarrowBlocks,
     /// The order of a sum along one tree over all ranks, if the job has such a tree over several switches.
     over_ranks: Option<Order>,
@@ -268,11 +281,12 @@ impl Dialect for FlareDialect {
         let choices = Choices::of(options);
         // In one switch the tree over the switch's children is the tree over ranks.
         let over_ranks = (choices.over_ranks && levels).then(|| Order::of(&SumTree::star(world_size)));
-        FlareDialect { choices, narrow: NarrowBlocks::chosen(options, levels), over_ranks }
+        let (numbers, narrow) = (Numbers::of_job(options, world_size), NarrowBlocks::chosen(options, levels));
+        FlareDialect { choices, numbers, narrow, over_ranks }
     }
 
     fn numbers(&self) -> Numbers {
-        Numbers::Float
+        self.numbers
     }
 
     fn narrow(&self) -> NarrowBlocks {
@@ -298,14 +312,12 @@ impl Dialect for FlareDialect {
         }
     }
 
-    /// Floats need no exponent, so no probe is sent.
-    fn sends(kind: wire::Kind) -> bool {
-        kind != wire::Kind::Probe
-    }
-
-    fn says(&self, host: &HostConfig, kind: wire::Kind, _exponent: impl Fn(u64) -> Option<BlockExponent>) -> Says {
-        let order = if kind == wire::Kind::Update { Order::of_rank(host.rank) } else { Order::NONE };
-        Says { subtree: 0, order }
+    fn says(&self, host: &HostConfig, kind: wire::Kind, exponent: impl Fn(u64) -> Option<BlockExponent>) -> Says {
+        match (self.numbers, kind) {
+            (Numbers::Float, wire::Kind::Update) => Says::ordered(Order::of_rank(host.rank)),
+            (Numbers::Float, _) => Says::NOTHING,
+            _ => Says::scaled(self.hint(kind, exponent)),
+        }
     }
 
     fn epochs(&self, host: &HostConfig) -> Option<Epochs> {
@@ -317,8 +329,8 @@ impl Dialect for FlareDialect {
             (Some(order), _) if of_all => order,
             // The parts are several nodes of the tree, which together have no name.
             (Some(_), _) | (_, Design::Single | Design::Multi(_)) => Order::NONE,
-            (None, Design::Tree) => Order::of_switch(joined.order),
+            (None, Design::Tree) => Order::of_switch(joined.order()),
         };
-        Says { subtree: 0, order }
+        joined.concluded(order)
     }
 }

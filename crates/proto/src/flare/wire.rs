@@ -2,15 +2,19 @@
 //! `docs/wire.md` draws them.
 //!
 //! ```text
-//!  16                 32        34         36      40
-//!  | of all slots ... | subtree | reserved | order | vector or body ...
+//!  16                 32        34      35         36      40
+//!  | of all slots ... | subtree | flags | reserved | order | vector or body ...
 //! ```
 //!
 //! A switch brings a block in several packets if sums are along one tree over all ranks and the switch's ranks are not
 //! a node of it; the *subtree* distinguishes these packets. The *order* names the expression by which a vector was
 //! combined, so that people can compare runs: in a rank's packet it is a hash of the rank; in a vector that a switch
 //! has combined along the tree, a hash of all children's orders, each at its position; where arrival decides, 0.
+//!
+//! In a job whose floats are scaled, sums do not depend on an order, and the flag `EXPONENT` says that an exponent is in
+//! its bytes, as SwitchML's packets have one.
 
+use crate::aggregation::agreement::ExponentHint;
 use crate::aggregation::slots::{Word, wire as slots};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{ChildId, Rank};
@@ -18,7 +22,7 @@ use crate::contract::protocol::Description;
 use crate::contract::sum_tree::SumTree;
 use crate::contract::tensor::Spec;
 use crate::contract::wire::{u16, u32};
-use tributary_numeric::splitmix64;
+use tributary_numeric::{BlockExponent, splitmix64};
 
 pub use crate::aggregation::report::Mismatch;
 pub use crate::aggregation::slots::wire::{Kind, put_wid};
@@ -79,31 +83,87 @@ fn mixed(what: u64, position: u64, hash: u32) -> u32 {
 pub struct Says {
     /// Which of its sender's vectors of the block the packet carries.
     pub subtree: u16,
-    /// The expression by which the vector was combined.
-    pub order: Order,
+    /// [`EXPONENT`] with the flags of an exponent; otherwise 0.
+    flags: u8,
+    /// The expression by which the vector was combined; an exponent, if the flags say so.
+    order: Order,
+}
+
+/// The packet has an exponent and no order.
+const EXPONENT: u8 = 8;
+
+impl Says {
+    /// What a packet of a block with an order says.
+    pub fn ordered(order: Order) -> Says {
+        Says { order, ..Says::NOTHING }
+    }
+
+    /// What a packet of a block says that ranks scale alike.
+    pub fn scaled(hint: ExponentHint) -> Says {
+        let exponent = u32::from(hint.exponent.exponent as u16) << 16;
+        Says { flags: EXPONENT | hint.flags(), order: Order(exponent), ..Says::NOTHING }
+    }
+
+    /// The exponent, if the packet has one.
+    fn hint(self) -> Option<ExponentHint> {
+        (self.flags & EXPONENT != 0).then(|| ExponentHint::of((self.order.0 >> 16) as i16, self.flags ^ EXPONENT))
+    }
+
+    /// Joins the exponent of another rank's block.
+    fn join_hint(&mut self, hint: &ExponentHint) {
+        let mut joined = match self.hint() {
+            Some(joined) => joined,
+            None if *self == Says::NEUTRAL => *hint,
+            // A rank has sent no exponent.
+            None => ExponentHint::UNKNOWN,
+        };
+        joined.join(hint);
+        *self = Says { subtree: self.subtree, ..Says::scaled(joined) };
+    }
+
+    /// What a switch says that has joined these words, of a vector that was combined in this order.
+    pub fn concluded(self, order: Order) -> Says {
+        match self.flags {
+            0 => Says::ordered(order),
+            _ => Says { subtree: 0, ..self },
+        }
+    }
+
+    /// The order, where the packet has one.
+    pub fn order(self) -> Order {
+        if self.flags == 0 { self.order } else { Order::NONE }
+    }
 }
 
 impl Word for Says {
     const LEN: usize = 8;
-    const NOTHING: Says = Says { subtree: 0, order: Order::NONE };
+    const NOTHING: Says = Says { subtree: 0, flags: 0, order: Order::NONE };
     const NEUTRAL: Says = Says::NOTHING;
 
     #[inline(always)]
-    fn read(&mut self, bytes: &[u8], _spec: &Spec) -> Result<(), DropReason> {
-        *self = Says { subtree: u16(bytes, 0), order: Order(u32(bytes, 4)) };
-        Ok(())
+    fn read(&mut self, bytes: &[u8], spec: &Spec) -> Result<(), DropReason> {
+        *self = Says { subtree: u16(bytes, 0), flags: bytes[2], order: Order(u32(bytes, 4)) };
+        match self.flags {
+            0 => Ok(()),
+            // Without `EXPONENT` the flags are none that a hint has.
+            flags => ExponentHint::read(u16(bytes, 4) as i16, flags ^ EXPONENT, spec).map(drop),
+        }
     }
 
     #[inline]
     fn put(self, bytes: &mut [u8]) {
         bytes[0..2].copy_from_slice(&self.subtree.to_be_bytes());
-        bytes[2..4].fill(0);
+        bytes[2..4].copy_from_slice(&[self.flags, 0]);
         bytes[4..8].copy_from_slice(&self.order.0.to_be_bytes());
     }
 
     #[inline]
     fn join(&mut self, child: ChildId, said: &Says) {
-        self.order.join(child, said.order);
+        match said.hint() {
+            None if self.flags == 0 => self.order.join(child, said.order),
+            None => self.join_hint(&ExponentHint::UNKNOWN),
+            Some(hint) => self.join_hint(&hint),
+        }
     }
 
     #[inline]
@@ -116,7 +176,12 @@ impl Word for Says {
     }
 
     fn order(self) -> Option<u32> {
-        (self.order != Order::NONE).then_some(self.order.0)
+        let order = Says::order(self);
+        (order != Order::NONE).then_some(order.0)
+    }
+
+    fn agreed(self) -> Option<BlockExponent> {
+        self.hint()?.agreed()
     }
 }
 

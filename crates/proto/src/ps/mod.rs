@@ -13,6 +13,7 @@ mod server;
 
 use self::server::{LEAVING, LEAVING_LEN, PARTED, Server, emit_leaving, is_needed, parse_leaving, word_of};
 use crate::aggregation::shutdown::Shutdown;
+use crate::aggregation::slots;
 use crate::contract::config::{HostConfig, JobConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
@@ -25,7 +26,7 @@ use crate::contract::time::Time;
 use crate::contract::values::Values;
 use crate::contract::wire::{Common, kind};
 use crate::switchml::wire::{HEADER_LEN, Kind, describe as describe_packet};
-use crate::switchml::{SLOT_SPECS, SwitchMlHost, check, options};
+use crate::switchml::{SLOT_SPECS, SwitchMlHost, options};
 
 /// A worker, a server, or both. The server of tree `c` is server `c`.
 #[derive(Clone, Hash)]
@@ -273,7 +274,7 @@ pub static PROTOCOL: Protocol = Protocol {
     rooted_is_unicast: true,
     options: options("ps", &SLOT_SPECS),
     numbers: Numbers::chosen,
-    check: |spec, options| check("ps", spec, options),
+    check: |spec, options| slots::check("ps", spec, options),
     host: |values, config| Box::new(PsHost::worker(values, config)),
     server: Some(|values, config| Box::new(PsHost::server(values, config))),
     describe,

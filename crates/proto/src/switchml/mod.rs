@@ -11,7 +11,7 @@ use self::protocol::SwitchMlDialect;
 use crate::aggregation::slots;
 
 pub use protocol::PROTOCOL;
-pub(crate) use protocol::{SLOT_SPECS, check, options};
+pub(crate) use protocol::{SLOT_SPECS, options};
 
 /// A worker's machine.
 pub type SwitchMlHost = slots::SlotHost<SwitchMlDialect>;

@@ -10,10 +10,9 @@ use crate::aggregation::slots::{self, Dialect};
 use crate::contract::config::HostConfig;
 use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
 use crate::contract::options::{OptionSet, OptionSpec, Options};
-use crate::contract::protocol::{Placement, Protocol, Refusal};
+use crate::contract::protocol::{Placement, Protocol};
 use crate::contract::seal;
 use crate::contract::tensor::Spec;
-use crate::contract::values::Values;
 use crate::reliability::recovery::Order;
 use crate::reliability::slot_lists;
 
@@ -27,7 +26,7 @@ pub static PROTOCOL: Protocol = Protocol {
     rooted_is_unicast: true,
     options: options("switchml", &SPECS),
     numbers: Numbers::chosen,
-    check: |spec, options| check("switchml", spec, options),
+    check: |spec, options| slots::check("switchml", spec, options),
     memory: slots::switch::memory::<SwitchMlDialect>,
     host: |values, config| Box::new(SwitchMlHost::new(values, config)),
     switch: Some(|values, config| Box::new(SwitchMl::new(values, config))),
@@ -50,26 +49,6 @@ const SPECS: [OptionSpec; 7] = {
 pub(crate) const fn options(protocol: &'static str, specs: &'static [OptionSpec]) -> OptionSet {
     let set = OptionSet::new(protocol, specs);
     OptionSet { simulated: SIMULATED_WINDOW, together: Numbers::check_together, ..set }
-}
-
-/// What slots can sum: floats as floats; in fixed point, the floats that it can hold; integers always.
-pub(crate) fn check(protocol: &'static str, spec: &Spec, options: &Options) -> Result<(), Refusal> {
-    let numbers = Numbers::chosen(options);
-    if Encoding::new(Values::Elements, numbers, spec).is_some() {
-        return Ok(());
-    }
-    let (why, instead) = match Encoding::new(Values::Elements, Numbers::Float, spec) {
-        Some(_) => {
-            let why = match numbers {
-                Numbers::Int8(_) => " in codes of 8 bits",
-                Numbers::Thc4(_) => " in codes of 4 bits",
-                Numbers::Float | Numbers::Fixed => " in fixed point",
-            };
-            (why, "choose numbers=float, or sum or average f32, f16 or bf16")
-        }
-        None => ("", "band, bor and bxor are for integers"),
-    };
-    Err(Refusal { protocol, spec: *spec, why, instead })
 }
 
 /// Slots whose packets look one block ahead (§4.6).
@@ -112,19 +91,8 @@ impl Dialect for SwitchMlDialect {
         if encoding.is_ordered { Arrangement::Tree } else { Arrangement::Buffers(1) }
     }
 
-    fn sends(_kind: Kind) -> bool {
-        true
-    }
-
-    /// The exponent of the sender's next block in the slot; in a PROBE, of this block.
     fn says(&self, _host: &HostConfig, kind: Kind, exponent: impl Fn(u64) -> Option<BlockExponent>) -> ExponentHint {
-        let known = match kind {
-            Kind::Update => exponent(1),
-            Kind::Probe => exponent(0),
-            _ => None,
-        };
-        let is_norm = matches!(self.numbers, Numbers::Thc4(_));
-        known.map_or(ExponentHint::UNKNOWN, |exponent| ExponentHint { is_norm, ..ExponentHint::known(exponent) })
+        self.hint(kind, exponent)
     }
 
     fn epochs(&self, _host: &HostConfig) -> Option<Epochs> {

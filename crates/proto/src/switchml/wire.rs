@@ -7,7 +7,6 @@
 //! ```
 
 use tributary_numeric::BlockExponent;
-use tributary_numeric::thc::largest_norm;
 
 pub use crate::aggregation::agreement::ExponentHint;
 pub use crate::aggregation::report::Mismatch;
@@ -26,10 +25,6 @@ pub const HEADER_LEN: usize = slots::header_len::<ExponentHint>();
 /// In `Probe` and its result it is about this block.
 pub type Header = slots::Header<ExponentHint>;
 
-const NON_FINITE: u8 = 1;
-const UNKNOWN: u8 = 2;
-const NORM: u8 = 4;
-
 impl Word for ExponentHint {
     const LEN: usize = 4;
     const NOTHING: ExponentHint = ExponentHint::UNKNOWN;
@@ -37,28 +32,15 @@ impl Word for ExponentHint {
 
     #[inline(always)]
     fn read(&mut self, bytes: &[u8], spec: &Spec) -> Result<(), DropReason> {
-        let flags = bytes[2];
-        if flags & !(NON_FINITE | UNKNOWN | NORM) != 0 {
-            return Err(DropReason::BadField);
-        }
-        let exponent = BlockExponent { exponent: u16(bytes, 0) as i16, non_finite: flags & NON_FINITE != 0 };
-        // An exponent above the type's largest would scale every rank's block to zeros.
-        let largest = BlockExponent::largest(spec.dtype);
-        let largest = if flags & NORM == 0 { largest } else { largest_norm(largest.min(BlockExponent::MAX)) };
-        if flags & UNKNOWN == 0 && exponent.exponent > largest {
-            return Err(DropReason::BadField);
-        }
-        *self = ExponentHint { exponent, unknown: flags & UNKNOWN != 0, is_norm: flags & NORM != 0 };
+        *self = ExponentHint::read(u16(bytes, 0) as i16, bytes[2], spec)?;
         Ok(())
     }
 
     #[inline]
     fn put(self, bytes: &mut [u8]) {
-        let ExponentHint { exponent, unknown, is_norm } = self;
-        let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
-        bytes[2] = flag(exponent.non_finite, NON_FINITE) | flag(unknown, UNKNOWN) | flag(is_norm, NORM);
+        bytes[0..2].copy_from_slice(&self.exponent.exponent.to_be_bytes());
+        bytes[2] = self.flags();
         bytes[3] = 0;
-        bytes[0..2].copy_from_slice(&exponent.exponent.to_be_bytes());
     }
 
     #[inline]

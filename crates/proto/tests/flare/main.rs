@@ -5,6 +5,7 @@
 mod harness;
 
 mod broadcasts;
+mod codes;
 mod custom_op;
 mod golden;
 mod ranks;

@@ -22,7 +22,7 @@ use crate::setup::{inputs, job};
 
 fn header(wid: u16, idx: u16, phase: u32) -> Header {
     let spec = Spec::allreduce(64, DType::F32, ReduceOp::Sum);
-    Header { wid: ChildId(wid), idx, word: Says { subtree: 0, order: Order(7) }, phase, spec }
+    Header { wid: ChildId(wid), idx, word: Says::ordered(Order(7)), phase, spec }
 }
 
 fn packet(job: &JobConfig, kind: u8, header: Header, len: usize) -> Vec<u8> {

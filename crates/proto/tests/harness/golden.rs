@@ -70,9 +70,11 @@ pub fn job(protocol: &Protocol) -> JobConfig {
     }
 }
 
-/// The options of a protocol for sums in fixed point, in which it has all its packets.
+/// The options of a protocol for sums in fixed point, in which it has all its packets, unless sums have an order, which
+/// scaled ones lack.
 fn in_fixed_point(protocol: &Protocol) -> Options {
-    let has_choice = protocol.options.specs.contains(&Numbers::OPTION);
+    let specs = protocol.options.specs;
+    let has_choice = specs.contains(&Numbers::OPTION) && specs.iter().all(|spec| spec.name != "reproducible");
     let chosen = has_choice.then(|| (Numbers::OPTION.name.to_owned(), "fixed".to_owned()));
     protocol.options.read(&chosen.into_iter().collect()).expect("it is an option")
 }

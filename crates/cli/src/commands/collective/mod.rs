@@ -51,11 +51,11 @@ Element i in C order is added to element i in C order, whatever the files' order
 the input's shape, order and type. --dtype converts floats before they are summed and back
 afterwards; bf16 in a file is two raw bytes (V2), as numpy with ml_dtypes writes it.
 
-Integers wrap, and their averages round towards zero. switchml and ring sum floats as floats; with
---option numbers=fixed switchml sums them in 32-bit fixed point, as in its paper, and with
-numbers=int8 or thc4 as codes of 8 or 4 bits. canary always uses fixed point, and so sums and
-averages f32, f16, bf16 and i32 only. Where a protocol has the option reproducible, sums with it
-have the same bits in every run over the same tree of switches, and the report says of which order.
+Integers wrap, and their averages round towards zero. Floats are summed as floats; where a protocol
+has the option numbers, numbers=fixed sums them in 32-bit fixed point, and int8 or thc4 as codes of
+8 or 4 bits. canary always uses fixed point, and so sums and averages f32, f16, bf16 and i32 only.
+Where a protocol has the option reproducible, sums with it have the same bits in every run over the
+same tree of switches, and the report says of which order.
 
 With --sparse each rank brings elements that it draws, the same ones whenever it draws with the
 same --seed, and the result has those that any rank brought. Goodput stays bits of the whole

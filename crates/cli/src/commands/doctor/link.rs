@@ -82,29 +82,20 @@ fn for_any(Links { worker, switch }: Links) -> Check {
 mod tests {
     use super::*;
     use crate::commands::doctor::Level;
+    use crate::commands::status::testing;
     use serde_json::{Value, json};
+    use tributary_net::status::JobStatus;
 
-    fn status(link_gbps: Option<u64>, jobs: &[Value]) -> SwitchStatus {
-        let value = json!({
-            "switch": {
-                "version": "0", "uptime_s": 1.0, "listen": "127.0.0.1:1", "http": null, "parent": null,
-                "link_bits_per_s": link_gbps.map(|gbps| gbps * 1_000_000_000), "memory_bytes": 1,
-                "memory_used_bytes": 0, "max_jobs": 1, "shards": [], "rejected_packets": {},
-            },
-            "jobs": jobs,
-        });
-        serde_json::from_value(value).expect("a status")
+    fn status(link_gbps: Option<u64>, jobs: &[JobStatus]) -> SwitchStatus {
+        let mut status = testing::status(jobs.to_vec());
+        status.switch.link_bits_per_s = link_gbps.map(|gbps| gbps * 1_000_000_000);
+        status
     }
 
     /// A job of four workers that has measured the ways by which it sums.
-    fn job(ways: &[Value]) -> Value {
-        json!({
-            "name": "a", "id": 1, "state": "running", "protocol": "pigeon", "age_s": 1.0, "world_size": 4, "members": [],
-            "switches": [], "parent": null, "missing": [], "slots": 8, "slots_waiting": 0, "waiting_for": [],
-            "large_sums": {"expected_gbps": 0.5, "host_link_gbps": 1.0, "ways": ways}, "elements_per_packet": 64,
-            "memory_bytes": 0, "packets": 0, "packets_per_s": 0.0, "blocks": 0, "contributions": 0, "goodput_bytes": 0,
-            "goodput_gbps": 0.5, "ate_per_s": 0.0, "drops": {},
-        })
+    fn job(ways: &[Value]) -> JobStatus {
+        let sums = json!({"expected_gbps": 0.5, "host_link_gbps": 1.0, "ways": ways});
+        JobStatus { large_sums: serde_json::from_value(sums).expect("large sums"), ..testing::job("a", 4) }
     }
 
     fn way(switch: Option<&str>) -> Value {

@@ -289,39 +289,28 @@ fn table<const N: usize>(entries: [(&str, Value); N]) -> Table {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value as Json, json};
+    use tributary_net::status::{ChildSwitchStatus, JobStatus, MemberStatus};
 
     use super::*;
+    use crate::commands::status::testing;
 
     /// A status with one job, with as many members at each address, and a child switch with ranks.
     fn status(members: &[&str], below: &[u16]) -> SwitchStatus {
-        let members: Vec<Json> = members
-            .iter()
-            .enumerate()
-            .map(|(rank, addr)| {
-                let state = if *addr == "10.0.0.9" { "left" } else { "present" };
-                json!({"rank": rank, "addr": format!("{addr}:{}", 9000 + rank), "state": state, "last_seen_s_ago": 0.1})
-            })
-            .collect();
-        let switches: Vec<Json> = below
-            .iter()
-            .enumerate()
-            .map(|(at, &ranks)| {
-                let ranks: Vec<u16> = (0..ranks).collect();
-                json!({"addr": format!("10.0.1.{at}:17777"), "ranks": ranks, "state": "present", "last_seen_s_ago": 0.1})
-            })
-            .collect();
-        let job = json!({
-            "name": "train", "id": 1, "state": "running", "protocol": "x", "age_s": 1.0, "world_size": 9,
-            "members": members, "switches": switches, "parent": null, "missing": [], "slots": 1, "slots_waiting": 0,
-            "waiting_for": [], "elements_per_packet": 1, "memory_bytes": 0, "packets": 0, "packets_per_s": 0.0,
-            "blocks": 0, "contributions": 0, "goodput_bytes": 0, "goodput_gbps": 0.0, "ate_per_s": 0.0, "drops": {},
-        });
-        let switch = json!({
-            "version": "1", "uptime_s": 1.0, "listen": "10.0.0.1:17777", "http": null, "parent": null,
-            "memory_bytes": 1, "memory_used_bytes": 0, "max_jobs": 1, "shards": [], "rejected_packets": {},
-        });
-        serde_json::from_value(json!({"switch": switch, "jobs": [job]})).unwrap()
+        let member = |(rank, addr): (usize, &&str)| MemberStatus {
+            rank: rank as u16,
+            addr: format!("{addr}:{}", 9000 + rank).parse().unwrap(),
+            state: if *addr == "10.0.0.9" { "left" } else { "present" }.to_owned(),
+            last_seen_s_ago: Some(0.1),
+        };
+        let child = |(at, &ranks): (usize, &u16)| ChildSwitchStatus {
+            addr: Some(format!("10.0.1.{at}:17777").parse().unwrap()),
+            ranks: (0..ranks).collect(),
+            state: "present".to_owned(),
+            last_seen_s_ago: Some(0.1),
+        };
+        let members = members.iter().enumerate().map(member).collect();
+        let switches = below.iter().enumerate().map(child).collect();
+        testing::status(vec![JobStatus { members, switches, ..testing::job("train", 9) }])
     }
 
     fn live(members: &[&str], below: &[u16]) -> Result<Links, String> {

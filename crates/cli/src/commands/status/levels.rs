@@ -113,9 +113,10 @@ fn ranks(parent: &Level, child: SocketAddr) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use tributary_net::status::ChildSwitchStatus;
 
     use super::*;
+    use crate::commands::status::testing;
 
     fn addr(port: u16) -> SocketAddr {
         ([10, 0, 0, 1], port).into()
@@ -128,15 +129,16 @@ mod tests {
             2 => Some(addr(1)),
             _ => return Err(ClientError::Unreachable("nothing listens there".into())),
         };
-        let below = |port: u16, ranks: [u16; 2]| json!({"addr": addr(port), "ranks": ranks, "state": "present", "last_seen_s_ago": null});
-        let below = if parent.is_none() { vec![below(2, [0, 1]), below(3, [2, 3])] } else { Vec::new() };
-        let job = json!({"name": "sum", "id": 1, "state": "running", "protocol": "made-up", "age_s": 1.0, "world_size": 4,
-            "members": [], "switches": below, "parent": null, "missing": [], "slots": 8, "slots_waiting": 0,
-            "waiting_for": [], "elements_per_packet": 8, "memory_bytes": 1, "packets": 0, "packets_per_s": 0.0,
-            "blocks": 0, "contributions": 0, "goodput_bytes": 0, "goodput_gbps": 0.0, "ate_per_s": 0.0, "drops": {}});
-        let switch = json!({"version": "0", "uptime_s": 1.0, "listen": switch, "http": null, "parent": parent,
-            "memory_bytes": 1, "memory_used_bytes": 1, "max_jobs": 1, "shards": [], "rejected_packets": {}});
-        Ok(serde_json::from_value(json!({"switch": switch, "jobs": [job]})).expect("a status"))
+        let below = |(port, ranks): (u16, [u16; 2])| ChildSwitchStatus {
+            addr: Some(addr(port)),
+            ranks: ranks.to_vec(),
+            state: "present".to_owned(),
+            last_seen_s_ago: None,
+        };
+        let below = [(2, [0, 1]), (3, [2, 3])].map(below).into_iter().filter(|_| parent.is_none());
+        let mut status = testing::status(vec![JobStatus { switches: below.collect(), ..testing::job("sum", 4) }]);
+        (status.switch.listen, status.switch.parent) = (switch, parent);
+        Ok(status)
     }
 
     #[test]

@@ -42,10 +42,38 @@ pub struct Port {
     pub last_seen: Option<Time>,
     pub rx_packets: u64,
     pub rx_bytes: u64,
+    rates: Rates,
+}
+
+/// Reports that follow each other faster than this share one interval.
+const INTERVAL: Span = Span::from_millis(500);
+
+/// UDP payload per second over the last interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Rates {
+    pub tx_gbps: f64,
+    pub rx_gbps: f64,
+    /// When this was counted last, and the bytes that had left and come in.
+    last: Option<(Time, [u64; 2])>,
+}
+
+impl Rates {
+    /// Takes the bytes that have left and come in until now.
+    fn update(&mut self, now: Time, bytes: [u64; 2]) {
+        if let Some((at, before)) = self.last {
+            let interval = now.since(at);
+            if interval < INTERVAL {
+                return;
+            }
+            let gbps = |way: usize| 8e-9 * bytes[way].saturating_sub(before[way]) as f64 / interval.as_secs_f64();
+            (self.tx_gbps, self.rx_gbps) = (gbps(0), gbps(1));
+        }
+        self.last = Some((now, bytes));
+    }
 }
 
 /// What an operator sees of one port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PortReport {
     /// The neighbour at the other end.
     pub peer: NodeId,
@@ -61,6 +89,8 @@ pub struct PortReport {
     pub rx_bytes: u64,
     /// Bytes that came in and have not left, in a lossless fabric.
     pub ingress: IngressReport,
+    /// How fast bytes leave and come in, lately.
+    pub rates: Rates,
 }
 
 impl Port {
@@ -75,6 +105,7 @@ impl Port {
             last_seen: None,
             rx_packets: 0,
             rx_bytes: 0,
+            rates: Rates::default(),
         }
     }
 
@@ -107,7 +138,8 @@ impl Port {
     }
 
     /// The port's state.
-    pub fn report(&self, now: Time, ingress: IngressReport) -> PortReport {
+    pub fn report(&mut self, now: Time, ingress: IngressReport) -> PortReport {
+        self.rates.update(now, [self.egress.counters().bytes, self.rx_bytes]);
         PortReport {
             peer: self.peer,
             up: self.is_up(now),
@@ -116,6 +148,7 @@ impl Port {
             rx_packets: self.rx_packets,
             rx_bytes: self.rx_bytes,
             ingress,
+            rates: self.rates,
         }
     }
 }
@@ -123,5 +156,26 @@ impl Port {
 impl PortView for Crossbar {
     fn queued_bytes(&self, port: PortId) -> u64 {
         self.ports.get(port.index()).map_or(0, |port| port.egress.queued_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_those_of_the_last_interval_that_was_long_enough() {
+        let mut rates = Rates::default();
+        for (at_ms, bytes, [tx_mbps, rx_mbps]) in [
+            (0, [5_000_000, 0], [0.0, 0.0]),
+            (1_000, [6_000_000, 500_000], [8.0, 4.0]),
+            (1_400, [7_000_000, 500_000], [8.0, 4.0]),
+            (2_000, [7_000_000, 1_000_000], [8.0, 4.0]),
+            (3_000, [7_000_000, 1_000_000], [0.0, 0.0]),
+        ] {
+            rates.update(Time::ZERO + Span::from_millis(at_ms), bytes);
+            let near = |gbps: f64, mbps: f64| (1e3 * gbps - mbps).abs() < 1e-6;
+            assert!(near(rates.tx_gbps, tx_mbps) && near(rates.rx_gbps, rx_mbps), "at {at_ms} ms: {rates:?}");
+        }
     }
 }

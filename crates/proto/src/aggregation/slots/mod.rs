@@ -17,6 +17,7 @@ use tributary_numeric::BlockExponent;
 
 use std::hash::Hash;
 
+use crate::aggregation::agreement::ExponentHint;
 use crate::aggregation::ordered::Arrangement;
 use crate::aggregation::slots::host::Epochs;
 use crate::contract::config::HostConfig;
@@ -24,12 +25,34 @@ use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::ChildId;
 use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
 use crate::contract::options::Options;
+use crate::contract::protocol::Refusal;
 use crate::contract::tensor::Spec;
+use crate::contract::values::Values;
 use crate::reliability::recovery::Order;
 
 pub use self::host::SlotHost;
 pub use self::switch::SlotSwitch;
 use self::wire::Kind;
+
+/// What slots can sum: floats as floats; in fixed point, the floats that it can hold; integers always.
+pub fn check(protocol: &'static str, spec: &Spec, options: &Options) -> Result<(), Refusal> {
+    let numbers = Numbers::chosen(options);
+    if Encoding::new(Values::Elements, numbers, spec).is_some() {
+        return Ok(());
+    }
+    let (why, instead) = match Encoding::new(Values::Elements, Numbers::Float, spec) {
+        Some(_) => {
+            let why = match numbers {
+                Numbers::Int8(_) => " in codes of 8 bits",
+                Numbers::Thc4(_) => " in codes of 4 bits",
+                Numbers::Float | Numbers::Fixed => " in fixed point",
+            };
+            (why, "choose numbers=float, or sum or average f32, f16 or bf16")
+        }
+        None => ("", "band, bor and bxor are for integers"),
+    };
+    Err(Refusal { protocol, spec: *spec, why, instead })
+}
 
 /// What a packet of one protocol says, beyond its slot and its collective: the end of its header.
 pub trait Word: Copy + Send + 'static + Hash {
@@ -72,6 +95,21 @@ pub trait Dialect: Copy + Send + 'static + Hash {
     fn of(options: &Options, levels: bool, world_size: u16) -> Self;
     /// What floats are summed as.
     fn numbers(&self) -> Numbers;
+    /// True if hosts agree on exponents, as numbers that are scaled need.
+    fn probes(&self) -> bool {
+        self.numbers() != Numbers::Float
+    }
+    /// What a packet of this kind says about an exponent: about that of the sender's next block in the slot; in a PROBE,
+    /// of this block. `exponent` is that of [`Dialect::says`].
+    fn hint(&self, kind: Kind, exponent: impl Fn(u64) -> Option<BlockExponent>) -> ExponentHint {
+        let known = match kind {
+            Kind::Update => exponent(1),
+            Kind::Probe => exponent(0),
+            _ => None,
+        };
+        let is_norm = matches!(self.numbers(), Numbers::Thc4(_));
+        known.map_or(ExponentHint::UNKNOWN, |exponent| ExponentHint { is_norm, ..ExponentHint::known(exponent) })
+    }
     /// How many 16-bit floats a block has.
     fn narrow(&self) -> NarrowBlocks;
     /// Accumulators that a block may need at a switch with this many children, in a job of this many ranks.
@@ -83,8 +121,6 @@ pub trait Dialect: Copy + Send + 'static + Hash {
     }
     /// How a block of a collective is combined from the vectors of this many children. Not called for fixed point.
     fn arrangement(&self, spec: &Spec, encoding: &Encoding, children: usize) -> Arrangement;
-    /// True if hosts send packets of this kind.
-    fn sends(kind: Kind) -> bool;
     /// The word of a host's packet of this kind. `exponent` returns the exponents of the slot's blocks that were
     /// submitted: of this block for 0, of the next block for 1.
     fn says(&self, host: &HostConfig, kind: Kind, exponent: impl Fn(u64) -> Option<BlockExponent>) -> Self::Word;

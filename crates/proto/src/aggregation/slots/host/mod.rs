@@ -170,7 +170,8 @@ impl<D: Dialect> SlotHost<D> {
         {
             return Err(DropReason::BadLength);
         }
-        if let Some(exponent) = slot.agreement.conclude(slot.stage, header.word.agreed())? {
+        let summed_with = slot.agreement.conclude(slot.stage, header.word.agreed())?;
+        if let Some(exponent) = summed_with {
             if !range.is_empty() && op.spec.primitive.receives(self.config.rank) {
                 op.write(slot.block, exponent, world_size, &packet.bytes[Self::HEADER_LEN..]);
             }
@@ -186,7 +187,10 @@ impl<D: Dialect> SlotHost<D> {
             gate.on_answer(now, header.idx, took);
         }
         self.end_phase(header.idx);
-        self.go_on(header.idx);
+        match summed_with {
+            Some(_) => self.go_on(header.idx),
+            None => self.start(header.idx, true),
+        }
         self.release();
         self.complete_collectives();
         Ok(())

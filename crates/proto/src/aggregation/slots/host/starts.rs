@@ -41,7 +41,7 @@ impl<D: Dialect> SlotHost<D> {
         self.release();
     }
 
-    /// Starts a slot whose block was submitted.
+    /// Starts a slot whose block was submitted, or was agreed on and is summed next.
     pub(super) fn start(&mut self, idx: u16, in_step: bool) {
         let pool = self.slots.len() as u64;
         let slot = &mut self.slots[usize::from(idx)];
@@ -57,7 +57,7 @@ impl<D: Dialect> SlotHost<D> {
         }
     }
 
-    /// Goes on after a slot's result: the slot's next block follows, or the blocks that are next in the host's own
+    /// Goes on after a block's result: the slot's next block follows, or the blocks that are next in the host's own
     /// order.
     pub(super) fn go_on(&mut self, idx: u16) {
         if self.epochs.is_none() {

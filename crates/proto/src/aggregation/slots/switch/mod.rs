@@ -171,7 +171,8 @@ impl<D: Dialect> SlotSwitch<D> {
         }
         let child = Neighbour::Child(header.wid);
         match kind {
-            Kind::Update | Kind::Probe if D::sends(kind) => {
+            Kind::Probe if !self.pool.probes() => Err(DropReason::BadKind),
+            Kind::Update | Kind::Probe => {
                 let format =
                     if self.missing_ranks.is_switch(child) { VectorFormat::Partial } else { VectorFormat::Host };
                 let position = self.pool.position(header.wid, header.word.subtree()).ok_or(DropReason::BadField)?;

@@ -127,6 +127,11 @@ impl<D: Dialect> Pool<D> {
         self.versions[id.0 ^ 1].completed_at
     }
 
+    /// True if ranks agree on exponents.
+    pub fn probes(&self) -> bool {
+        self.dialect.probes()
+    }
+
     /// The position of a child's subtree, if the child brings such a subtree.
     #[inline]
     pub fn position(&self, wid: ChildId, subtree: u16) -> Option<usize> {
