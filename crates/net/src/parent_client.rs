@@ -93,10 +93,9 @@ impl ParentClient {
         let (name, number, withdraws) = (join.name.clone(), join.number, join.ranks.is_empty());
         {
             let mut open = self.open.lock().expect("no call panics while it holds the joins");
-            if withdraws {
-                open.remove(&name)
-            } else {
-                open.insert(name.clone(), number)
+            match withdraws {
+                true => open.remove(&name),
+                false => open.insert(name.clone(), number),
             };
         }
         let timeout = join.ranks.iter().map(|(request, _)| to_duration(request.timeout)).max().unwrap_or_default();
