@@ -20,9 +20,9 @@ from conftest import Ranks
 from program import Daemon
 from torch_groups import data
 from torch_program import kill_in_the_middle
+from tributary._core import cuts
 from tributary.torch import Options
 from tributary.torch.ledger import Ledger
-from tributary.torch.network import cuts
 from tributary.torch.options import TORCH_DEFAULT, effective_timeout
 from tributary.torch.tensors import landing, source_of
 

@@ -178,13 +178,22 @@ def test_a_fork_of_a_rank_of_several_hosts_is_refused_and_disturbs_nobody(ranks:
         assert destroyed == ""
 
 
-def star(per_host: int, elements: int, times: int, *flags: str, hosts: int = 2, local: str = "on") -> dict[str, Any]:
+def star(
+    per_host: int,
+    elements: int,
+    times: int,
+    *flags: str,
+    hosts: int = 2,
+    local: str = "on",
+    share: float | None = None,
+) -> dict[str, Any]:
     """Sums of hosts with this many ranks each, in namespaces; what the first host said."""
     if os.geteuid() != 0 or shutil.which("nft") is None or shutil.which("ip") is None:
         pytest.skip("network namespaces need root, iproute2 and nftables")
     flags = ("--hosts", str(hosts), "--timeout", "120s", *flags)
     command = [sys.executable, "-m", "tributary", "lab", "star", *flags, "--"]
-    command += [sys.executable, "tests/programs/torch_rank_hosts.py", str(per_host), str(elements), str(times)]
+    words = [per_host, *([] if share is None else [share]), elements, times]
+    command += [sys.executable, "tests/programs/torch_rank_hosts.py", *map(str, words)]
     variables = os.environ | {"TRIBUTARY_LOCAL": local}
     ran = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=150, env=variables)
     assert ran.returncode == 0, ran.stderr
@@ -230,3 +239,20 @@ def test_real_hosts_with_several_ranks_agree_with_simulated_ones(per_host: int) 
     each = real["packets"] / times
     assert each == pytest.approx(there["packets_sent"] / 2, rel=0.02)
     assert 0.9 * there["seconds"] <= real["fastest"] <= 1.5 * there["seconds"]
+
+
+def test_large_sums_of_hosts_with_several_ranks_are_made_where_the_plan_says() -> None:
+    elements, times = 1_200_000, 4
+    tensors, digests = 4 * elements * times, set()
+    for share in (1.0, 0.75, 0.25):
+        said = star(2, elements, times, share=share)
+        assert said["shares"] == [share, 1 - share]
+        # A packet has 1,432 bytes of 1,514, and may be sent again; barriers and members' lives take little.
+        frames, slack = 1514 / 1432, 0.02 * tensors + 1514 * said["again"]
+        at_switch = 2 * share * tensors
+        assert 0.99 * at_switch <= said["at_switch"] <= at_switch * frames + 2 * slack, share
+        # Two hosts that sum send each other a half of their tensors, and a half of the results.
+        for way in ("sent", "received"):
+            assert tensors <= said[way] <= tensors * frames + slack, (share, way)
+        digests.add(said["digest"])
+    assert len(digests) == 1, "the same bits wherever sums are made"

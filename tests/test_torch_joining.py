@@ -22,7 +22,8 @@ import torch.distributed as dist
 
 import torch_rank_joining
 from conftest import Ranks
-from program import ENVIRONMENT, Daemon, last_json, run
+from program import ENVIRONMENT, Daemon, finish, last_json, run
+from test_servers import offer, ready
 from tributary import _core
 from tributary.errors import ConnectError
 from tributary.torch import Options, addresses, rendezvous
@@ -198,6 +199,20 @@ def test_a_rank_that_reaches_no_switch_fails_all_ranks_at_once(ranks: Ranks, dae
     sentences = ranks(torch_rank_joining.one_without_a_switch, 3, str(tmp_path / "meet"), daemon.address)
     assert "nothing listens" in sentences[2]
     assert sentences[0] == sentences[1] == f"rank 2 could not join: {sentences[2]}"
+
+
+def test_who_names_a_parameter_server_learns_to_name_its_switch(ranks: Ranks, tmp_path: Path) -> None:
+    daemon = Daemon()
+    server = offer(daemon)
+    try:
+        both = f"{daemon.address},{ready(server)}"
+        sentences = ranks(torch_rank_joining.unlike_switches, 2, str(tmp_path / "meet"), [both] * 2, 30.0)
+    finally:
+        server.kill()
+        finish(server)
+        daemon.stop()
+    for sentence in sentences:
+        assert sentence.endswith("name the switch to which it offers itself, and it takes a share of large sums")
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from program import Daemon, finish
 from test_servers import offer, ready
 from torch_program import ROOT
 from tributary import sim
+from tributary._core import cuts
 from tributary.torch import Options, protocol_choice
-from tributary.torch.network import cuts
 from tributary.torch.options import AROUND, AT_HOSTS, AT_SWITCH
 from tributary.torch.protocol_choice import choose
 from tributary.torch.spread import plan

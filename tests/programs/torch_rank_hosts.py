@@ -17,12 +17,14 @@ import torch.distributed as dist
 
 import torch_rank_local
 import tributary.torch
+from program import last_json, run
 from torch_groups import default_group, digest
 from torch_rank import FLOATS
 from torch_rank_local import in_memory
-from tributary.torch import addresses
+from tributary.torch import addresses, switches
 from tributary.torch.hosts import HostsNetwork
 from tributary.torch.plugin import backend_of
+from tributary.torch.spread import Shares
 from tributary.torch.switches import SwitchNetwork
 
 
@@ -125,6 +127,49 @@ def _job() -> dict[str, Any]:
     return {"protocol": info.protocol, "elements_per_packet": info.elements_per_packet, "slots": info.slots}
 
 
+def _at_switch() -> int:
+    """Bytes of packets that the switch has received."""
+    status = last_json(run("status", "--switch", os.environ["TRIBUTARY_SWITCH"], "--json"))
+    return sum(int(shard["rx_bytes"]) for shard in status["switch"]["shards"])
+
+
+def shared_out(share: float, elements: int, times: int) -> dict[str, Any]:
+    """Sums of a rank of several hosts, of which the switch makes this share; what came to the switch meanwhile, what
+    the host's link carried, and the bits of sums whose order matters."""
+    torch.set_num_threads(1)
+    dist.init_process_group("tributary")
+    rank, size = dist.get_rank(), dist.get_world_size()
+    planned = Shares([share, 1 - share], [1e9, 1e9], 1e9, [1.0, 1.0], 1e9)
+    draw = torch.Generator().manual_seed(rank)
+    rounded = torch.randn(elements, generator=draw)
+    with mock.patch.object(switches, "plan", return_value=planned):
+        dist.all_reduce(rounded)
+    dist.barrier()
+    # Other ranks wait in a barrier while the first asks.
+    at_switch = _at_switch() if rank == 0 else 0
+    dist.barrier()
+    before, again = on_link(), sent_again()
+    for step in range(times):
+        tensor = torch.full((elements,), float(rank + step))
+        dist.all_reduce(tensor)
+        assert tensor.min() == tensor.max() == sum(range(size)) + size * step
+    dist.barrier()
+    sent, received = (late - early for early, late in zip(before, on_link(), strict=True))
+    stats = tributary.torch.stats()
+    found: dict[str, Any] = {"sent": sent, "received": received, "again": sent_again() - again}
+    found |= {"digest": digest(rounded), "shares": [way.share for way in stats.shares]}
+    found |= {"at_switch": _at_switch() - at_switch if rank == 0 else 0}
+    dist.barrier()
+    dist.destroy_process_group()
+    return found
+
+
+def sent_again() -> int:
+    """Packets that this host's member of the job has sent again."""
+    packets = tributary.torch.stats().packets
+    return 0 if packets is None else packets.retransmissions
+
+
 def over_links(elements: int, times: int) -> dict[str, Any]:
     """Sums of a rank of several hosts, each of which is right; what its host sent and received meanwhile."""
     torch.set_num_threads(1)
@@ -167,7 +212,8 @@ if __name__ == "__main__":
     ]
     if per_host:
         os.environ.update(environment, RANK=str(number * per_host))
-    found = over_links(*map(int, words))
+    counts = [int(word) for word in words[-2:]]
+    found = over_links(*counts) if len(words) == 2 else shared_out(float(words[0]), *counts)
     # Only the first rank of a host counts packets, so that it alone reports.
     if per_host:
         print(json.dumps(found))

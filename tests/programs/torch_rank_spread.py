@@ -16,7 +16,7 @@ import torch.distributed as dist
 import tributary.torch
 from program import last_json, run
 from torch_groups import default_group, digest
-from torch_rank_hosts import on_link
+from torch_rank_hosts import on_link, sent_again
 from tributary.torch import plugin, spread
 from tributary.torch import switches as at_switches
 from tributary.torch.spread import Shares
@@ -148,21 +148,15 @@ def shards_over_links(elements: int, times: int) -> dict[str, Any]:
         assert whole.unique().tolist() == [sum(range(size)) + float(size * number)]
 
     step(0)
-    before, sent_again = on_link(), _again()
+    before, again = on_link(), sent_again()
     for number in range(times):
         step(number)
     sent, received = (late - early for early, late in zip(before, on_link(), strict=True))
     stats = tributary.torch.stats()
-    found: dict[str, Any] = {"sent": sent, "received": received, "again": _again() - sent_again}
+    found: dict[str, Any] = {"sent": sent, "received": received, "again": sent_again() - again}
     found |= {"network": sorted(stats.network), "host": sorted(name for name, _ in stats.host)}
     dist.destroy_process_group()
     return found
-
-
-def _again() -> int:
-    packets = tributary.torch.stats().packets
-    assert packets is not None
-    return packets.retransmissions
 
 
 if __name__ == "__main__":

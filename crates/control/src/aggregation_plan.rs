@@ -6,6 +6,8 @@
 //! slowest link is done first. For equal links with a rank each, and `k` equal hosts without ranks, these are the shares
 //! of BytePS (Jiang et al., OSDI 2020, section 4). Where several ranks share links, a ring over hosts may carry less.
 
+use std::ops::Range;
+
 /// A host that has ranks, may sum, or both, with its link to the network.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HostLink {
@@ -36,6 +38,27 @@ pub enum AggregationPlan {
         /// As above.
         seconds_per_bit: f64,
     },
+}
+
+/// A tensor of fewer elements than this for each share is not cut: it goes whole to one of those who sum.
+pub const LEAST_CUT_ELEMENTS: usize = 1 << 16;
+
+/// Where a tensor is cut, between whole blocks, if it is large enough: a range of elements for each share.
+pub fn cuts(elements: usize, shares: &[f64], block: usize) -> Vec<Range<usize>> {
+    if shares.len() < 2 || elements < shares.len() * LEAST_CUT_ELEMENTS {
+        return std::iter::once(0..elements).collect();
+    }
+    let (whole, block, mut start, mut sum) = (shares.iter().sum::<f64>(), block.max(1), 0, 0.0);
+    let end = |share: &f64| {
+        sum += share;
+        let end = ((elements as f64 * sum / whole / block as f64).round() as usize * block).clamp(start, elements);
+        std::mem::replace(&mut start, end)..end
+    };
+    let mut ranges: Vec<Range<usize>> = shares.iter().map(end).collect();
+    if let Some(last) = ranges.last_mut() {
+        last.end = elements;
+    }
+    ranges
 }
 
 /// The slowest link, in links of a worker, on which a switch that sums everything is as fast as a ring over this many

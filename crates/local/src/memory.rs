@@ -180,7 +180,7 @@ impl Lent {
     }
 
     /// Some of its bytes.
-    pub(crate) fn fragment(&self, bytes: std::ops::Range<usize>) -> Lent {
+    pub fn fragment(&self, bytes: std::ops::Range<usize>) -> Lent {
         self.check(bytes.start, bytes.len());
         Lent { start: self.start.wrapping_add(bytes.start), bytes: bytes.len() }
     }

@@ -1,12 +1,13 @@
 //! Groups that span hosts with several ranks each: hosts' memories, and the leaders' jobs at switches.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use tributary_control::aggregation_plan::cuts;
 use tributary_local::hosts::{Hosts, HostsError, HostsGroup, Network, OnFailure, Pending};
 use tributary_local::meet::{MeetError, Met, Ranks, meet};
 use tributary_local::{Description, Group as Memory, Kind, Lent, LocalError};
@@ -22,10 +23,58 @@ pub struct HostMemory {
     memories: Mutex<Option<[Memory; 2]>>,
 }
 
-/// The leader's workers, one at each switch, which take collectives in turn.
+/// The leader's workers, one at each switch, which take collectives in turn, and those that share large sums.
 pub struct AtSwitches {
     workers: Vec<Py<Group>>,
     turn: AtomicUsize,
+    large_sums: Arc<Mutex<LargeSums>>,
+}
+
+/// Who makes the hosts' large sums, the share of each, and the elements of a block.
+#[derive(Default)]
+struct LargeSums {
+    workers: Vec<Py<Group>>,
+    shares: Vec<f64>,
+    block: usize,
+}
+
+impl LargeSums {
+    /// Starts a sum, if it is shared out: what has begun, and why not all of it has, if so.
+    fn begin(
+        &self,
+        description: &Description,
+        memory: Lent,
+        loss: Lent,
+        timeout: Duration,
+    ) -> (Vec<Transfer>, Option<BetweenError>) {
+        let ranges = cuts(description.elements, &self.shares, self.block);
+        let (mut begun, size) = (Vec::new(), description.dtype.size());
+        if !description.kind.reduces() || ranges.len() < 2 {
+            return (begun, None);
+        }
+        for (worker, range) in self.workers.iter().zip(ranges).filter(|(_, range)| !range.is_empty()) {
+            let share = Description { elements: range.len(), ..*description };
+            let bytes = range.start * size..range.end * size;
+            let lost = if loss.is_empty() { loss } else { loss.fragment(bytes.clone()) };
+            match begin(worker, &share, memory.fragment(bytes), lost, timeout) {
+                Ok(transfer) => begun.push(transfer),
+                Err(error) => return (begun, Some(error)),
+            }
+        }
+        (begun, None)
+    }
+}
+
+/// Starts a collective of a worker.
+fn begin(
+    worker: &Py<Group>,
+    description: &Description,
+    memory: Lent,
+    loss: Lent,
+    timeout: Duration,
+) -> Result<Transfer, BetweenError> {
+    let started = worker.get().start_in_place(description, memory, loss, timeout);
+    started.ok_or(BetweenError::Closed)?.map_err(BetweenError::Group)
 }
 
 /// Why a collective between hosts failed.
@@ -38,7 +87,7 @@ pub enum BetweenError {
 
 impl Network for AtSwitches {
     type Error = BetweenError;
-    type Pending = Transfer;
+    type Pending = Vec<Transfer>;
 
     fn start(
         &self,
@@ -46,19 +95,34 @@ impl Network for AtSwitches {
         memory: Lent,
         loss: Lent,
         timeout: Duration,
-    ) -> Result<Transfer, BetweenError> {
+    ) -> Result<Vec<Transfer>, BetweenError> {
+        let (begun, error) = lock(&self.large_sums).begin(description, memory, loss, timeout);
+        if let Some(error) = error {
+            // The memory is in use until those have ended that have begun.
+            self.abandon(false);
+            let _ = self.wait(begun);
+            return Err(error);
+        }
+        if !begun.is_empty() {
+            return Ok(begun);
+        }
         // All leaders start the same ones in the same order, so they choose alike.
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.workers.len();
-        let started = self.workers[turn].get().start_in_place(description, memory, loss, timeout);
-        started.ok_or(BetweenError::Closed)?.map_err(BetweenError::Group)
+        Ok(vec![begin(&self.workers[turn], description, memory, loss, timeout)?])
     }
 
-    fn wait(&self, pending: Transfer) -> Result<(), BetweenError> {
-        pending.wait(None).map_err(BetweenError::Group)
+    fn wait(&self, pending: Vec<Transfer>) -> Result<(), BetweenError> {
+        // All must release their memory, even if the first one has failed.
+        let mut outcome = Ok(());
+        for transfer in pending {
+            outcome = outcome.and(transfer.wait(None).map_err(BetweenError::Group));
+        }
+        outcome
     }
 
     fn abandon(&self, lost: bool) {
-        self.workers.iter().for_each(|worker| worker.get().abandon(lost));
+        let large_sums = lock(&self.large_sums);
+        self.workers.iter().chain(&large_sums.workers).for_each(|worker| worker.get().abandon(lost));
     }
 }
 
@@ -87,6 +151,7 @@ pub struct Spanning {
     group: HostsGroup<AtSwitches>,
     rank: usize,
     reports: Arc<Reports>,
+    large_sums: Arc<Mutex<LargeSums>>,
 }
 
 /// A collective of it.
@@ -151,21 +216,15 @@ impl HostMemory {
         let memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner).take();
         let [up, down] = memories.ok_or_else(|| PyValueError::new_err("the memory is in use by another group"))?;
         let reports = Arc::new(Reports { package: reports, said: OnceLock::new() });
-        let sayer = Arc::clone(&reports);
-        let first_ranks: Vec<u16> = (0..self.hosts.count()).map(|host| self.hosts.ranks_of(host)[0]).collect();
-        for worker in &workers {
-            worker.get().with_group(py, |group| {
-                group.name_hosts(first_ranks.clone());
-                Ok(())
-            })?;
-        }
+        let (sayer, large_sums) = (Arc::clone(&reports), Arc::<Mutex<LargeSums>>::default());
+        name_hosts(py, &self.hosts, &workers)?;
         let network = self.hosts.leads().then(|| {
             let say: OnFailure<BetweenError> = Box::new(move |error| sayer.say(error));
-            (AtSwitches { workers, turn: AtomicUsize::new(0) }, say)
+            (AtSwitches { workers, turn: AtomicUsize::new(0), large_sums: Arc::clone(&large_sums) }, say)
         });
         let group = HostsGroup::new(self.hosts.clone(), up, down, network);
         let group = group.map_err(|error| PyOSError::new_err(error.to_string()))?;
-        Ok(Spanning { group, rank, reports })
+        Ok(Spanning { group, rank, reports, large_sums })
     }
 }
 
@@ -176,6 +235,15 @@ impl Spanning {
 
     pub fn leads(&self) -> bool {
         self.group.hosts().leads()
+    }
+
+    /// Shares out the leader's large sums. Nothing is under way.
+    pub fn share_out(&self, py: Python<'_>, workers: Vec<Py<Group>>, shares: Vec<f64>, block: usize) -> PyResult<()> {
+        name_hosts(py, self.group.hosts(), &workers)?;
+        let former = std::mem::replace(&mut *lock(&self.large_sums), LargeSums { workers, shares, block });
+        // Outside the lock, because to drop workers may run Python code.
+        drop(former);
+        Ok(())
     }
 
     pub fn submit(
@@ -254,6 +322,22 @@ pub(crate) fn met(
         MeetError::Separate(sentence) => errors::raise(py, "SharedMemoryError", (sentence,)),
         MeetError::TimedOut(sentence) => errors::raise(py, "ConnectError", (sentence,)),
     })
+}
+
+/// Tells workers whose members are hosts which rank is the first of each, for errors.
+fn name_hosts(py: Python<'_>, hosts: &Hosts, workers: &[Py<Group>]) -> PyResult<()> {
+    let first_ranks: Vec<u16> = (0..hosts.count()).map(|host| hosts.ranks_of(host)[0]).collect();
+    for worker in workers {
+        worker.get().with_group(py, |group| {
+            group.name_hosts(first_ranks.clone());
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+fn lock(large_sums: &Mutex<LargeSums>) -> MutexGuard<'_, LargeSums> {
+    large_sums.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An error in a host's memory as an exception.

@@ -43,6 +43,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(protocol::sparse_options, module)?)?;
     module.add_function(wrap_pyfunction!(protocol::takes_operators, module)?)?;
     module.add_function(wrap_pyfunction!(plan::plan_sums, module)?)?;
+    module.add_function(wrap_pyfunction!(plan::cuts, module)?)?;
+    module.add("LEAST_CUT_ELEMENTS", tributary_control::aggregation_plan::LEAST_CUT_ELEMENTS)?;
     module.add_function(wrap_pyfunction!(plan::large_sums_sentence, module)?)?;
     module.add_function(wrap_pyfunction!(plan::report_large_sums, module)?)?;
     module.add_function(wrap_pyfunction!(recompute::recompute, module)?)?;

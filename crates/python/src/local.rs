@@ -98,6 +98,21 @@ impl LocalGroup {
         Ok(LocalGroup::new(Members::OnHosts(memory.span(py, rank, workers, reports)?)))
     }
 
+    /// Shares out a leader's large sums: which workers make them, the share of each, and the elements of a block. Nothing may
+    /// be under way.
+    fn share_out(
+        &self,
+        py: Python<'_>,
+        workers: Vec<Py<NetworkGroup>>,
+        shares: Vec<f64>,
+        block: usize,
+    ) -> PyResult<()> {
+        match &*self.members {
+            Members::OnHosts(group) if workers.len() == shares.len() => group.share_out(py, workers, shares, block),
+            _ => Err(PyValueError::new_err("sums between hosts are shared out, with a share for each worker")),
+        }
+    }
+
     /// Starts an all-reduce; with a root it is a reduce. The output has the elements `kept` of the result, from the first
     /// to before the second, or all of them. What codes lose of a host's sum on its way to other hosts is written to `loss`,
     /// if that is given, on the host's leader.

@@ -1,7 +1,7 @@
 //! The package's question where to sum, and what it says of the answer.
 
 use pyo3::prelude::*;
-use tributary_control::aggregation_plan::{AggregationPlan, HostLink};
+use tributary_control::aggregation_plan::{self, AggregationPlan, HostLink};
 use tributary_control::{LargeSums, SumShare};
 
 use crate::group::Group;
@@ -22,6 +22,14 @@ pub(crate) fn plan_sums(hosts: Vec<(f64, u32, u32, bool)>) -> Option<(Vec<f64>, 
         AggregationPlan::Shares { shares, seconds_per_bit } => (shares, seconds_per_bit),
         AggregationPlan::Around { seconds_per_bit } => (Vec::new(), seconds_per_bit),
     })
+}
+
+/// Where a tensor is cut, between whole blocks, if it is large enough: a range of each share.
+#[pyfunction]
+#[pyo3(signature = (elements, shares, block=1))]
+pub(crate) fn cuts(elements: usize, shares: Vec<f64>, block: usize) -> Vec<(usize, usize)> {
+    let ranges = aggregation_plan::cuts(elements, &shares, block);
+    ranges.into_iter().map(|range| (range.start, range.end)).collect()
 }
 
 /// Where, or none for the ranks' own hosts; its share, Gbit/s alone, and the share of the time for which its link is

@@ -32,6 +32,7 @@ mod panama;
 mod panama_accelerator;
 mod samples;
 mod servers;
+mod shapes;
 mod shares;
 mod sparse;
 mod steps;

@@ -8,6 +8,9 @@ one host reaches the others through the leaders, with the reason in the group's 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+
+import torch
 
 import tributary
 from tributary import errors
@@ -19,6 +22,8 @@ from tributary.torch.switches import SwitchNetwork
 
 #: The most letters of a sentence that a leader says to the other ranks of its host, and the most ranks in it.
 _LETTERS, _RANKS = 600, 32
+#: What leaders agree on if one of them has failed.
+_FAILED = 2
 
 
 class HostsNetwork(LocalNetwork):
@@ -34,6 +39,41 @@ class HostsNetwork(LocalNetwork):
         workers = [] if leading is None else [group._core for group in leading.groups]
         super().__init__(LocalGroup.span(memory, rank, workers, reports), size)
         self._leading = leading
+
+    @property
+    def leading(self) -> SwitchNetwork | None:
+        """The network of the hosts' leaders; None on the other ranks."""
+        return self._leading
+
+    def agree(self, word: int, timeout: float) -> int:
+        """A word that all leaders know, on every rank; the largest, if they bring different ones."""
+        brought = torch.tensor([0 if self._leading is None else word])
+        for pending in self.all_reduce(brought, brought, "max", timeout):
+            pending.wait(None)
+        return int(brought)
+
+    def spread(self, hosts: Sequence[int], timeout: float, *, reports: bool) -> str:
+        """Share large sums of hosts out, as :meth:`SwitchNetwork.spread` does; the sentence is the leaders'."""
+        sentence, error = "", None
+        if self._leading is not None:
+            try:
+                sentence = self._leading.spread(hosts, timeout, reports=reports)
+            except Exception as failure:
+                # Other ranks learn in a sum what ended this one, or that something did.
+                error = failure
+        is_spread = self._leading is not None and self._leading.is_spread
+        agreed = self.agree(_FAILED if error else int(is_spread), timeout)
+        if agreed == _FAILED:
+            raise error or CollectiveError("a leader could not measure switches and hosts; its error says why")
+        self.is_spread = bool(agreed)
+        self.share_out()
+        return sentence
+
+    def share_out(self) -> None:
+        """Have the leader's workers take large sums in its network's shares."""
+        if self._leading is not None:
+            self.shares = self._leading.shares
+            self._core.share_out(*self._leading.large_sums())
 
     def stats(self) -> tributary.GroupStats | None:
         """The counts of the leader's workers; None on the other ranks."""

@@ -151,46 +151,70 @@ class Members:
 
     def may_spread(self, lane: Lane) -> bool:
         """Whether the ranks' own hosts may make a share of the lane's large sums."""
-        hosts = self._rendezvous.meeting.hosts
-        return (
-            isinstance(lane.network, SwitchNetwork)
-            and self._given.protocol == AUTO
-            and bool(self._given.switches)
-            and len(set(hosts)) > 1
-            and len(set(Counter(hosts).values())) == 1
-        )
+        ranks = Counter(self._rendezvous.meeting.hosts)
+        if self._given.protocol != AUTO or not self._given.switches or len(ranks) < 2:
+            return False
+        # Hosts that sum in memory first bring a tensor each, however many ranks they have.
+        are_alike = isinstance(lane.network, SwitchNetwork) and len(set(ranks.values())) == 1
+        return are_alike or isinstance(lane.network, HostsNetwork)
 
     def spread(self, lane: Lane) -> str:
         """Measure how fast switches and hosts sum, and spread the lane's large sums over both; all ranks call it then.
 
         Returns the shares as a sentence.
         """
-        assert isinstance(lane.network, SwitchNetwork), "other ways are not spread"
-        network, options = lane.network, of_shared_links(self.chosen.protocol_options)
+        assert isinstance(lane.network, SwitchNetwork | HostsNetwork), "other ways are not spread"
+        network, timeout = lane.network, self._common._timeout.total_seconds()
         network.finish()
         self._hints[MismatchError] = agreement.hint(self.size, is_spread=True)
         # A rank that brings another operation does not measure: it would not come to what follows.
-        for pending in network.barrier(self._common._timeout.total_seconds()):
+        for pending in network.barrier(timeout):
             pending.wait(None)
         if not network.has_hosts:
-            network.take_in(*self._join_hosts(lane, options))
-        timeout = self._common._timeout.total_seconds()
-        shares = network.spread(self._rendezvous.meeting.hosts, timeout, reports=self.rank == 0)
+            self._join_hosts(lane, network, timeout)
+        of_ranks = self._rendezvous.meeting.hosts
+        hosts = sorted(set(of_ranks)) if network.is_of_hosts else of_ranks
+        shares = network.spread(hosts, timeout, reports=self.rank == 0)
         if network.is_spread and not network.has_wide_switches:
-            network.replace_switches(self._join(f"{lane.suffix}-switches", options))
+            wide = self._join_beside(lane, "-switches")
+            network.has_wide_switches = True
+            if network.leading is not None and wide is not None:
+                network.leading.replace_switches(wide)
+            if isinstance(network, HostsNetwork):
+                network.share_out()
         return shares
 
-    def _join_hosts(self, lane: Lane, options: Mapping[str, str]) -> list[SwitchNetwork]:
+    def _join_hosts(self, lane: Lane, network: SwitchNetwork | HostsNetwork, timeout: float) -> None:
         """Join the job in which the ranks' own hosts sum; before it one at the first switch's servers, if any offer."""
-        first = self._join(f"{lane.suffix}-hosts", options, AT_HOSTS, at=self.switches[0])
-        if not first.groups[0].info.servers:
-            return [first]
-        # A switch gives all of its servers to each such job, so another one forms the job without.
+        first, own = self._join_beside(lane, "-hosts", AT_HOSTS, at=self.switches[0]), None
         try:
-            return [first, self._join(f"{lane.suffix}-own", options, AT_HOSTS, at=self._rendezvous.own_switch())]
+            if network.agree(int(first is not None and bool(first.groups[0].info.servers)), timeout):
+                # A switch gives all of its servers to each such job, so another one forms the job without.
+                own = self._join_beside(lane, "-own", AT_HOSTS, at=self._rendezvous.own_switch())
         except BaseException:
-            first.close(orderly=False)
+            _close(first)
             raise
+        network.has_hosts = True
+        if network.leading is not None:
+            network.leading.take_in(*(joined for joined in (first, own) if joined is not None))
+        if isinstance(network, HostsNetwork):
+            # Already, for the errors of measurements.
+            network.share_out()
+
+    def _join_beside(
+        self, lane: Lane, ending: str, protocol: str | None = None, at: str | None = None
+    ) -> SwitchNetwork | None:
+        """Join a job for large sums as those join the lane's own job that are its members; None on the other ranks."""
+        hosts, network = self._rendezvous.meeting.hosts, lane.network
+        leads = not isinstance(network, HostsNetwork) or network.leading is not None
+        members = (hosts[self.rank], len(set(hosts))) if isinstance(network, HostsNetwork) else None
+        options = of_shared_links(self.chosen.protocol_options)
+
+        def connect(meeting: Meeting, poll: Callable[[], None]) -> SwitchNetwork | None:
+            there = meeting if at is None else replace(meeting, switches=[at])
+            return self._connect(there, poll, options, protocol, members=members) if leads else None
+
+        return self._rendezvous.join(f"{lane.suffix}{ending}", connect, _close)
 
     def _join(
         self,
@@ -198,14 +222,12 @@ class Members:
         options: Mapping[str, str],
         protocol: str | None = None,
         operators: Sequence[Operator] = (),
-        at: str | None = None,
     ) -> SwitchNetwork:
-        """Join another job of the group, at all of its switches or at this one."""
+        """Join another job of the group, at all of its switches."""
         self._rendezvous.find_switch()
 
         def connect(meeting: Meeting, poll: Callable[[], None]) -> SwitchNetwork:
-            there = meeting if at is None else replace(meeting, switches=[at])
-            return self._connect(there, poll, options, protocol, operators)
+            return self._connect(meeting, poll, options, protocol, operators)
 
         return self._rendezvous.join(suffix, connect, _close)
 
@@ -317,5 +339,6 @@ class Members:
         self._rendezvous.leave(orderly, self._health.lost)
 
 
-def _close(network: Network) -> None:
-    network.close(orderly=False)
+def _close(network: Network | None) -> None:
+    if network is not None:
+        network.close(orderly=False)

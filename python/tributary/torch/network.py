@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
 
 import tributary
 from tributary import Operator
+from tributary._core import cuts
 from tributary.torch.ledger import Share
 from tributary.torch.sparse import SparseTensor
 from tributary.torch.tensors import NETWORK_DTYPES, memory
 from tributary.torch.transit import Handle
-
-#: Tensors of at least this many elements for each switch are cut; smaller ones go whole through one switch.
-CUT_ELEMENTS = 1 << 16
 
 
 class Network(ABC):
@@ -31,6 +27,8 @@ class Network(ABC):
     has_hosts = False
     #: Whether the ranks' own hosts make a share of large sums: the switches' links are too narrow for all.
     is_spread = False
+    #: Whether the switches' shares of large sums are made in jobs that share the hosts' links with others.
+    has_wide_switches = False
     #: Whether shards go from host to host: through the switches they would take longer.
     has_shards_at_hosts = False
 
@@ -156,13 +154,3 @@ class Network(ABC):
     def _meet_others(self, elements: int, timeout: float) -> list[Handle]:
         """Start what ranks meet that bring another operation than one over this many elements, if that is needed."""
         return []
-
-
-def cuts(elements: int, shares: Sequence[float], block: int = 1) -> list[tuple[int, int]]:
-    """Where a tensor is cut, between whole blocks, if it is large enough: a range of each share."""
-    count = len(shares)
-    if elements < count * CUT_ELEMENTS:
-        return [(0, elements)]
-    ends = [round(elements * end / sum(shares) / block) * block for end in accumulate(shares)]
-    ends[-1] = elements
-    return list(pairwise([0, *(min(end, elements) for end in ends)]))

@@ -174,7 +174,7 @@ class Rendezvous:
             except OtherRankError:
                 raise
             except ConnectError as error:
-                raise type(error)(f"{error}{_unlike(self._switches)}") from error
+                raise type(error)(f"{error}{_no_switch(str(error))}{_unlike(self._switches)}") from error
             try:
                 steps.gather("joined")
             except BaseException:
@@ -286,6 +286,16 @@ def of_all_ranks(named: Sequence[Sequence[str]]) -> list[list[str]]:
 
 def _count(switches: Sequence[str]) -> str:
     return f"{len(switches)} {'switch' if len(switches) == 1 else 'switches'} ({','.join(switches)})"
+
+
+def _no_switch(sentence: str) -> str:
+    """A hint for the error of an address where no switch is."""
+    if "nothing listens" not in sentence:
+        return ""
+    return (
+        " A parameter server is not a switch: name the switch to which it offers itself, and it takes a share of "
+        "large sums"
+    )
 
 
 def _unlike(switches: Sequence[Sequence[str]]) -> str:

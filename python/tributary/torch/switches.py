@@ -9,7 +9,8 @@ from typing import Any
 
 import tributary
 from tributary import Operator, _core
-from tributary.torch.network import CUT_ELEMENTS, Network, cuts
+from tributary._core import LEAST_CUT_ELEMENTS, cuts
+from tributary.torch.network import Network
 from tributary.torch.rendezvous import Meeting
 from tributary.torch.spread import measure, plan
 from tributary.torch.transit import Handle
@@ -57,8 +58,6 @@ class SwitchNetwork(Network):
         self._turn = 0
         #: The workers at the switches, which take small tensors and data that is only moved.
         self._at_switches = list(self.groups)
-        #: Whether the switches' shares of large sums are made in jobs that share the hosts' links with others.
-        self.has_wide_switches = False
         #: The workers that make large sums, and which share each makes.
         self._summing, self._shares = list(self.groups), [1.0] * len(self.groups)
         self._last: tributary.GroupStats | None = None
@@ -75,15 +74,15 @@ class SwitchNetwork(Network):
         return group._core
 
     def _is_small(self, elements: int) -> bool:
-        return elements < CUT_ELEMENTS * len(self._shares)
+        return elements < LEAST_CUT_ELEMENTS * len(self._shares)
 
     def _sums(self, elements: int) -> list[tuple[Any, int, int]]:
         """Who sums which of this many elements."""
         if self._is_small(elements):
             return [(self._next(), 0, elements)]
-        ranges = cuts(elements, self._shares, self.groups[0].info.elements_per_packet)
-        groups = zip(self._summing, ranges, strict=True)
-        return [(group._core, *range_) for group, range_ in groups if range_[0] < range_[1]]
+        workers, shares, block = self.large_sums()
+        ranges = zip(workers, cuts(elements, shares, block), strict=True)
+        return [(core, start, end) for core, (start, end) in ranges if start < end]
 
     def _scatters(self, elements: int) -> list[tuple[Any, int, int]]:
         return self._at_hosts(elements) or self._sums(elements)
@@ -101,12 +100,24 @@ class SwitchNetwork(Network):
         """Start a sum of nothing where ranks would bring a small tensor instead: all learn at once that they differ."""
         return self.barrier(timeout) if self.has_hosts and not self._is_small(elements) else []
 
+    @property
+    def leading(self) -> SwitchNetwork:
+        """The network of the job's members: this one."""
+        return self
+
+    def agree(self, word: int, timeout: float) -> int:
+        """A word that every member of the job knows, on every rank."""
+        return word
+
+    def large_sums(self) -> tuple[list[Any], list[float], int]:
+        """The workers of large sums, the share of each, and the elements of a block."""
+        return [group._core for group in self._summing], self._shares, self.groups[0].info.elements_per_packet
+
     def take_in(self, *others: SwitchNetwork) -> None:
         """Take in the workers of jobs at servers, and last of the one in which the ranks' own hosts sum."""
         workers = [group for other in others for group in other.groups]
         self.groups += workers
         self._summing, self._shares = [*self._at_switches, *workers], [*self._shares, *[0.0] * len(workers)]
-        self.has_hosts = True
 
     def spread(self, hosts: Sequence[int], timeout: float, *, reports: bool) -> str:
         """Measure how fast switches and ranks' hosts sum, and share large sums out; the shares as a sentence.
@@ -116,7 +127,7 @@ class SwitchNetwork(Network):
         *at_switches, own = measure(self._summing, timeout)
         spread, switches = plan(hosts, at_switches, own), [_name(group) for group in self._summing[:-1]]
         self._shares = spread.shares
-        self.is_spread = self.has_hosts and self._shares[-1] > 0
+        self.is_spread = self._shares[-1] > 0
         self.has_shards_at_hosts = spread.has_shards_at_hosts(len(self._at_switches), self.size)
         self.shares = spread.of_ways(switches)
         if reports:
@@ -127,7 +138,6 @@ class SwitchNetwork(Network):
     def replace_switches(self, at_switches: SwitchNetwork) -> None:
         """Make the switches' shares of large sums in other jobs there."""
         self.groups += at_switches.groups
-        self.has_wide_switches = True
         self._summing = [*at_switches.groups, *self._summing[len(self._at_switches) :]]
 
     def stats(self) -> tributary.GroupStats | None:

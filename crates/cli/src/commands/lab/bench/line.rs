@@ -54,6 +54,10 @@ pub struct Line {
     pub times_dense: Option<f64>,
     /// Completion time divided by the loss-free one on the same star.
     pub times_loss_free: Option<f64>,
+    /// Completion time in the plan of where to sum; `None` for contenders without one, or links without a rate.
+    pub planned_seconds: Option<f64>,
+    /// Completion time divided by the planned one.
+    pub times_plan: Option<f64>,
     /// Median completion time of 256 elements, 1 KiB of float32.
     pub small_us: f64,
     /// CPU time of all processes for 10^9 bytes of tensor.
@@ -88,6 +92,8 @@ impl Line {
             times_fixed: None,
             times_dense: None,
             times_loss_free: None,
+            planned_seconds: None,
+            times_plan: None,
             small_us: median(&|run| run.small_seconds)? * 1e6,
             cpu_s_per_gb: median(&|run| run.cpu_seconds)? / gigabytes_of_run,
             softirq_s_per_gb: median(&|run| run.softirq_seconds)? / gigabytes_of_run,

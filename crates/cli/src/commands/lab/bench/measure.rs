@@ -98,7 +98,10 @@ impl<'a> StarBench<'a> {
         let served = usize::from(star.hosts + plan.servers);
         let count = served + usize::from(plan.spare);
         let options = StarOptions { mtu: plan.mtu, ..StarOptions::new(count, star.rate.shaping()) };
-        let hosts = Star::build(options)?;
+        let mut hosts = Star::build(options)?;
+        for (host, rate) in (served..count).filter_map(|host| Some((host, plan.spare_rate?))) {
+            hosts.shape(host, rate.shaping())?;
+        }
         let spare = switches(&hosts, program, served..count, interrupt)?;
         let workers = usize::from(star.hosts);
         let ranks_per_host = plan.ranks_per_host;

@@ -40,6 +40,7 @@ Examples:
   tributary lab bench --sparse 0.01,0.1,0.4              sparse tensors beside dense ones
   tributary lab bench --hosts 4 --servers 1 --protocol NAME   these alone, and a parameter server
   tributary lab bench --hosts 4 --one-word --spare 1     PyTorch, and a switch on a spare host
+  tributary lab bench --spare 1 --spare-rate 2Gbit/s     the same, on a link of twice the others' rate
   tributary lab bench --hosts 2,4 --one-word --ranks-per-host 2   hosts whose ranks share their link
   tributary lab bench --tenants                          two jobs share a switch's memory
   tributary lab bench --quick                            tiny tensors: that it runs, not how fast
@@ -53,7 +54,8 @@ worker, of collectives back to back; runs of the contenders take turns. CPU s/GB
 of all processes, switch included, for each 10^9 bytes of tensor. Gloo's retransmissions are TCP
 segments. With --sparse goodput is that of the dense tensor of the same size, and 1 KiB is such a
 tensor's. Links of the hosts that --servers adds are shaped as the workers' are, and their
-processes count.
+processes count. 'x plan' is the completion time over that of the plan of where to sum, which
+knows the links' rates, and of processors nothing.
 
 With --tenants job A has four ranks, the first of them behind a link of a quarter of the rate, and
 job B four ranks that are well and begin later. The switch holds 1.25 times the packets that a
@@ -113,9 +115,12 @@ pub struct Args {
     /// Measure PyTorch with one word changed, which chooses where to sum, beside Gloo
     #[arg(long, conflicts_with_all = ["sparse", "tenants", "no_gloo"])]
     pub one_word: bool,
-    /// The same, with this many hosts beside the others that run a switch each, on a link like theirs
+    /// The same, with this many hosts beside the others that run a switch each
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=16), conflicts_with_all = ["sparse", "tenants", "no_gloo"])]
     pub spare: u16,
+    /// Rate of the links of the hosts that --spare adds [default: that of the others]
+    #[arg(long, value_name = "RATE", requires = "spare", value_parser = plan::parse_rate)]
+    pub spare_rate: Option<Rate>,
     /// With --one-word: PyTorch's ranks on each host
     #[arg(long, value_name = "N", default_value_t = 1, requires = "one_word", conflicts_with = "protocol", value_parser = clap::value_parser!(u16).range(1..=16))]
     pub ranks_per_host: u16,

@@ -3,15 +3,21 @@
 use std::fmt;
 
 use serde::{Serialize, Serializer};
+use tributary_control::aggregation_plan::{AggregationPlan, HostLink};
 use tributary_control::quantity::{Bytes, DataRate, Share};
+use tributary_net::pool_size;
 use tributary_numeric::{DType, ReduceOp, has_fixed_point};
 use tributary_proto::contract::numbers::Numbers;
 use tributary_proto::contract::options::Kind;
+use tributary_proto::contract::wire::IPV4_AND_UDP_LEN;
 use tributary_testbed::Shaping;
 
 use super::Args;
 use super::contender::Contender;
 use crate::cluster::job;
+
+/// Bytes of an Ethernet header, which the links' token buckets count.
+const ETHERNET_LEN: usize = 14;
 
 /// The rate of every link of a star.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,6 +29,13 @@ pub enum Rate {
 }
 
 impl Rate {
+    fn bits_per_s(self) -> Option<f64> {
+        match self {
+            Rate::Unshaped => None,
+            Rate::Gbps(gbps) => Some(gbps * 1e9),
+        }
+    }
+
     /// The testbed's form of the rate. The parser has checked the range.
     pub fn shaping(self) -> Shaping {
         match self {
@@ -73,6 +86,8 @@ pub struct Plan {
     pub servers: u16,
     /// Further hosts, each with a switch for PyTorch's ranks.
     pub spare: u16,
+    /// The rate of these hosts' links; `None` for that of the others.
+    pub spare_rate: Option<Rate>,
     /// PyTorch's ranks on each host.
     pub ranks_per_host: u16,
     /// Elements of the tensor.
@@ -114,6 +129,7 @@ impl Plan {
             },
             servers: args.servers,
             spare: args.spare,
+            spare_rate: args.spare_rate,
             ranks_per_host: args.ranks_per_host,
             elements: args.elements.map_or(elements_of(size), |elements| elements as usize),
             iters: args.iters.unwrap_or(if args.quick { 2 } else { 5 }),
@@ -129,6 +145,33 @@ impl Plan {
     pub fn most_hosts(&self) -> usize {
         self.stars.iter().map(|star| usize::from(star.hosts)).max().unwrap_or(0)
     }
+}
+
+/// The bytes of a full packet's frame, for each byte of float32 in it.
+fn frames_per_byte(mtu: u16) -> f64 {
+    let protocol = job::protocols().next().expect("there are protocols");
+    let elements = pool_size::elements_in(protocol, usize::from(mtu) - IPV4_AND_UDP_LEN);
+    let packet = pool_size::packet_bytes(protocol, elements) + IPV4_AND_UDP_LEN;
+    (packet + ETHERNET_LEN) as f64 / (4.0 * f64::from(elements))
+}
+
+/// The seconds that the plan of where to sum promises for this many elements of float32 among hosts with such links, of
+/// which the spare ones have their own rate; `None` if the contender follows no plan, or a link has no rate.
+pub fn planned_seconds(
+    who: Contender,
+    (hosts, rate): (u16, Rate),
+    spare_rate: Option<Rate>,
+    elements: usize,
+    mtu: u16,
+) -> Option<f64> {
+    let Contender::OneWord(spare) = who else { return None };
+    let (own, of_spare) = (rate.bits_per_s()?, spare_rate.unwrap_or(rate).bits_per_s()?);
+    let links: Vec<HostLink> = [(own, 1, hosts), (of_spare, 0, spare)]
+        .iter()
+        .flat_map(|&(rate, ranks, count)| vec![HostLink::new(rate, ranks); count.into()])
+        .collect();
+    let seconds_per_bit = AggregationPlan::new(&links)?.seconds_per_bit();
+    Some(seconds_per_bit * 32.0 * elements as f64 * frames_per_byte(mtu))
 }
 
 fn stars(args: &Args) -> Vec<StarPlan> {
@@ -304,6 +347,24 @@ mod tests {
         assert_eq!(plan("--one-word --ranks-per-host 2").ranks_per_host, 2);
         let protocol = crate::cluster::job::protocols().next().expect("there is one");
         assert_eq!(names(&format!("--spare 1 --protocol {protocol}")), ["one word +1 spare", protocol.name, "Gloo"]);
+    }
+
+    #[test]
+    fn the_plan_promises_what_equal_and_wider_links_carry() {
+        let planned = |spare, spare_rate| {
+            let who = Contender::OneWord(spare);
+            planned_seconds(who, (4, Rate::Gbps(1.0)), spare_rate, 1_000_000, 1500).expect("the links have a rate")
+        };
+        // A tensor in packets of 358 elements, which are frames of 1,510 bytes.
+        let tensor = 0.032 * 1510.0 / 1432.0;
+        let tensors = [(0, None, 1.5), (1, None, 4.0 / 3.0), (4, None, 1.0), (1, Some(Rate::Gbps(2.0)), 1.2)];
+        for (spare, spare_rate, tensors) in tensors {
+            let found = planned(spare, spare_rate) / tensor;
+            assert!((found - tensors).abs() < 1e-6, "{found} tensors with {spare} spare hosts at {spare_rate:?}");
+        }
+        let unshaped = planned_seconds(Contender::OneWord(0), (4, Rate::Unshaped), None, 1_000_000, 1500);
+        let gloo = planned_seconds(Contender::Gloo(None), (4, Rate::Gbps(1.0)), None, 1_000_000, 1500);
+        assert_eq!((unshaped, gloo), (None, None));
     }
 
     #[test]

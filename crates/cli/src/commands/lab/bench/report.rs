@@ -6,7 +6,7 @@ use super::contender::Contender;
 use super::crossing::Crossing;
 use super::line::{Line, Sample};
 use super::machine::Machine;
-use super::plan::{Plan, Rate};
+use super::plan::{Plan, Rate, planned_seconds};
 use crate::output::Table;
 
 /// One star with one loss.
@@ -48,6 +48,8 @@ pub struct Report {
     pub shards: u16,
     /// Bytes of the longest IP packet.
     pub mtu: u16,
+    /// The rate of spare hosts' links; `None` for that of the others.
+    pub spare_rate_gbps: Option<Rate>,
     /// The figures.
     pub rows: Vec<Row>,
     /// Notes for readers of the figures.
@@ -82,6 +84,7 @@ impl Report {
             ranks_per_host: plan.ranks_per_host,
             shards: plan.shards,
             mtu: plan.mtu,
+            spare_rate_gbps: plan.spare_rate,
             rows: Vec::new(),
             notes: Vec::new(),
             contenders: plan.contenders.clone(),
@@ -110,6 +113,10 @@ impl Report {
                 line.times_gloo = over(of(line.who.gloo()));
                 line.times_f32 = over(Some(line.who.of_f32()).filter(others).and_then(of));
                 line.times_fixed = over(line.who.in_fixed_point().filter(others).and_then(of));
+                let planned =
+                    planned_seconds(line.who, (row.hosts, row.rate), self.spare_rate_gbps, self.elements, self.mtu);
+                line.planned_seconds = planned;
+                line.times_plan = planned.map(|planned| line.seconds / planned);
                 line.times_dense = over(Some(line.who.dense()).filter(others).and_then(of));
             }
             row.crossings = Crossing::all(&row.lines);
@@ -167,6 +174,7 @@ impl Report {
             "x fixed",
             "x dense",
             "x loss-free",
+            "x plan",
             "1 KiB us",
             "CPU s/GB",
             "softirq s/GB",
@@ -190,6 +198,7 @@ impl Report {
                     or_blank(line.times_fixed),
                     or_blank(line.times_dense),
                     or_blank(line.times_loss_free),
+                    or_blank(line.times_plan),
                     format!("{:.0}", line.small_us),
                     format!("{:.2}", line.cpu_s_per_gb),
                     format!("{:.2}", line.softirq_s_per_gb),
@@ -233,6 +242,7 @@ mod tests {
             ranks_per_host: 1,
             shards: 1,
             mtu: 1500,
+            spare_rate_gbps: None,
             rows: Vec::new(),
             notes: Vec::new(),
             contenders: contenders(&[DType::F32, DType::BF16], &["float", "fixed"]),
@@ -269,6 +279,18 @@ mod tests {
         assert_eq!(ratios, expected);
         assert_eq!(report.rows[0].lines[2].goodput_gbps, 0.016, "two bytes an element");
         assert!(report.render().contains(&narrow_fixed.name()));
+    }
+
+    #[test]
+    fn a_contender_that_follows_a_plan_compares_with_it() {
+        let (word, gloo) = (Contender::OneWord(0), Contender::Gloo(None));
+        let mut report = Report { contenders: vec![word, gloo], ..report() };
+        report.add(vec![row(0.0, &[(word, 0.1), (gloo, 0.2)])]);
+        let [ours, others] = &report.rows[0].lines[..] else { panic!("two lines") };
+        let planned = ours.planned_seconds.expect("links have a rate");
+        assert_eq!(ours.times_plan, Some(0.1 / planned));
+        assert_eq!((others.planned_seconds, others.times_plan), (None, None));
+        assert!(report.render().contains(&format!("{:.2}", 0.1 / planned)));
     }
 
     #[test]

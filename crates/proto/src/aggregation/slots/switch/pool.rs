@@ -26,7 +26,7 @@ use crate::reliability::slot_lists;
 /// All slots of one job in one tree.
 #[derive(Clone, Hash)]
 pub struct Pool<D: Dialect> {
-    dialect: D,
+    pub(super) dialect: D,
     slots: Range<u16>,
     versions: Vec<Version<D::Word>>,
     /// `pool[2, s]` and `seen[2, s, n]` of Algorithm 3, with one block for each version.
@@ -128,11 +128,6 @@ impl<D: Dialect> Pool<D> {
     #[inline]
     pub fn before(&self, id: VersionId) -> Time {
         self.versions[id.0 ^ 1].completed_at
-    }
-
-    /// True if ranks agree on exponents.
-    pub fn probes(&self) -> bool {
-        self.dialect.probes()
     }
 
     /// The position of a child's subtree, if the child brings such a subtree.
