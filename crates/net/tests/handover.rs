@@ -188,7 +188,7 @@ fn a_job_that_begins_again_under_its_name_does_so_once_the_former_one_has_ended(
 }
 
 #[test]
-fn racks_go_on_while_the_switch_of_a_rack_and_the_one_above_it_get_new_programs() {
+fn racks_go_on_while_the_switch_of_a_rack_and_its_parent_get_new_programs() {
     let top = RunningSwitch::start(&options(None)).unwrap();
     let leaf = RunningSwitch::start(&options(Some(&top))).unwrap();
     let (load, after) = (Load::default(), Load::default());
@@ -262,7 +262,7 @@ fn a_switch_without_jobs_is_handed_over_too_and_the_earlier_program_ends() {
 }
 
 #[test]
-fn a_program_that_is_asked_to_stop_passes_that_on() {
+fn a_program_that_stops_passes_that_on() {
     let first = RunningSwitch::start(&options(None)).unwrap();
     let at = first.listen_addr();
     let load = Load::default();

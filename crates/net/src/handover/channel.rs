@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_keep_their_bounds_and_bring_descriptors_and_an_end_is_no_message() {
+    fn messages_keep_their_bounds_and_bring_descriptors_and_an_end_is_not_a_message() {
         let (own, inherited) = Channel::pair().unwrap();
         let other = Channel::inherited(inherited).unwrap();
         let mut file = tempfile();
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn something_else_is_no_channel() {
+    fn something_else_is_not_a_channel() {
         assert!(Channel::inherited(File::open("/dev/null").unwrap().into()).is_err());
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         assert!(Channel::inherited(socket.into()).is_err());
