@@ -121,9 +121,9 @@ def test_a_service_manager_learns_which_process_is_the_switch(tmp_path: Path) ->
     switch = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
     assert manager.recv(1000) == b"READY=1"
     switch.send_signal(signal.SIGUSR2)
-    sent = {manager.recv(1000).decode() for _ in range(2)}
-    assert "READY=1" in sent, "the next program"
-    (main,) = [text.removeprefix("MAINPID=") for text in sent if text.startswith("MAINPID=")]
+    states = {manager.recv(1000).decode() for _ in range(2)}
+    assert "READY=1" in states, "the next program"
+    (main,) = [text.removeprefix("MAINPID=") for text in states if text.startswith("MAINPID=")]
     assert switch.wait(60) == 0, "it has no job"
     os.kill(int(main), signal.SIGTERM)
     assert manager.recv(1000) == b"STOPPING=1"

@@ -185,12 +185,12 @@ pub(crate) fn again_if_handed_over<T>(
 ) -> Result<T, ClientError> {
     /// The next program may still start, or the name's former job may still end at the earlier one.
     const AGAIN: Duration = Duration::from_millis(250);
-    let start = Instant::now();
+    let (start, mut left) = (Instant::now(), timeout);
     loop {
-        let left = timeout.saturating_sub(start.elapsed());
         match join(left) {
             Err(ClientError::Refused { code, .. }) if code == Refusal::HANDED_OVER && left > AGAIN => {
-                thread::sleep(AGAIN)
+                thread::sleep(AGAIN);
+                left = timeout.saturating_sub(start.elapsed());
             }
             other => return other,
         }

@@ -125,8 +125,7 @@ impl ParentClient {
                     }
                     again_if_handed_over(timeout, |left| match still_open(&name) {
                         true => parent.join(&name, &body, left),
-                        // A newer join has replaced this one, and its answer counts.
-                        false => Err(ClientError::Unreachable("the join is over".into())),
+                        false => Err(ClientError::Unreachable("a newer join has replaced it".into())),
                     })
                 })
             };

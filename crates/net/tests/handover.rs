@@ -262,7 +262,7 @@ fn a_switch_without_jobs_is_handed_over_too_and_the_earlier_program_ends() {
 }
 
 #[test]
-fn a_program_that_has_to_stop_passes_that_on() {
+fn a_program_that_stops_passes_that_on() {
     let first = RunningSwitch::start(&options(None)).unwrap();
     let at = first.listen_addr();
     let load = Load::default();

@@ -248,7 +248,7 @@ impl Daemon<'_> {
         let handle = signals.handle();
         let on_end = move |ending| match ending {
             Ending::NoJobs => handle.close(),
-            // The call fails only for numbers that no signal has.
+            // The call fails only for numbers that are not signals.
             Ending::Stopped => drop(raise(SIGTERM)),
         };
         match upgrade::hand_over(self.program, self.switch, on_end) {
