@@ -21,6 +21,7 @@ use crate::contract::tensor::Spec;
 use crate::contract::time::{Span, Time};
 use crate::contract::values::Values;
 use crate::heap::heap_bytes;
+use crate::reliability::recovery::Order;
 use crate::reliability::slot_lists;
 
 /// All slots of one job in one tree.
@@ -95,7 +96,7 @@ impl<D: Dialect> Pool<D> {
             children,
             positions,
             is_root: config.parent.is_none(),
-            answers_all: job.options.has_choice("resend", TO_THE_LETTER),
+            answers_all: job.options.has_choice(Order::OPTION.name, TO_THE_LETTER),
             world_size: job.world_size,
             job_slots: job.slots,
             payload_bytes: job.payload_bytes(),
