@@ -28,6 +28,8 @@ pub use crate::program::Program;
 /// Runs the program with these arguments, its name first, and returns the exit code: 0 when all went well,
 /// 1 when the command failed, 2 when it was called wrongly.
 pub fn run(program: &Program, args: impl IntoIterator<Item = OsString>) -> i32 {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let program = program.called_with(args.get(1..).unwrap_or_default());
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => return not_parsed(&error),
@@ -37,7 +39,7 @@ pub fn run(program: &Program, args: impl IntoIterator<Item = OsString>) -> i32 {
         Ok(log) => log,
         Err(failure) => return failure.report(json),
     };
-    let outcome = cli.command.run(program);
+    let outcome = cli.command.run(&program);
     // The complaint must be the last line, so the log ends first.
     drop(log);
     match outcome {

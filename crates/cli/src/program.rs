@@ -8,6 +8,8 @@ use std::process::Command;
 #[derive(Clone, Debug)]
 pub struct Program {
     launcher: Vec<OsString>,
+    /// The subcommand and its arguments.
+    arguments: Vec<OsString>,
 }
 
 impl Program {
@@ -18,13 +20,25 @@ impl Program {
             (Err(_), Some(name)) => name,
             (Err(error), None) => return Err(error),
         };
-        Ok(Program { launcher: vec![path] })
+        Ok(Program { launcher: vec![path], arguments: Vec::new() })
     }
 
     /// The words that the embedding interpreter gives; never empty.
     pub fn launched_by(launcher: Vec<OsString>) -> Program {
         assert!(!launcher.is_empty(), "a program has at least a path");
-        Program { launcher }
+        Program { launcher, arguments: Vec::new() }
+    }
+
+    /// The same program, as it was called with these arguments.
+    pub fn called_with(&self, arguments: &[OsString]) -> Program {
+        Program { launcher: self.launcher.clone(), arguments: arguments.to_vec() }
+    }
+
+    /// Another process of this program, with the subcommand and the arguments of this one.
+    pub fn again(&self) -> Command {
+        let mut command = self.command();
+        command.args(&self.arguments);
+        command
     }
 
     /// The words before the subcommand, for another program's command line (`ip netns exec ...`).

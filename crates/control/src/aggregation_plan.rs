@@ -46,7 +46,7 @@ pub const LEAST_CUT_ELEMENTS: usize = 1 << 16;
 /// Where a tensor is cut, between whole blocks, if it is large enough: a range of elements for each share.
 pub fn cuts(elements: usize, shares: &[f64], block: usize) -> Vec<Range<usize>> {
     if shares.len() < 2 || elements < shares.len() * LEAST_CUT_ELEMENTS {
-        return vec![0..elements];
+        return std::iter::once(0..elements).collect();
     }
     let (whole, block, mut start, mut sum) = (shares.iter().sum::<f64>(), block.max(1), 0, 0.0);
     let end = |share: &f64| {

@@ -80,7 +80,7 @@ pub use admission::{ClientLimits, JobShape, JoinRequest, Limits, OperatorAct, Qu
 pub use effect::{Admitted, Effect, Plan, Ticket};
 pub use ip_network::{BadNetwork, IpNetwork};
 pub use large_sums::{LargeSums, SumShare};
-pub use machine::{AdoptedJob, Control};
+pub use machine::{AdoptedJob, Control, EarlierJob, Succession};
 pub use membership::job_events::{End, JobEvent};
 pub use membership::watch::{ProbeResult, ProbeTarget};
 pub use membership::{Departed, Gone, MemberState};

@@ -6,6 +6,7 @@ mod charges;
 mod clients;
 mod deaths;
 mod fabric_servers;
+mod handovers;
 mod harness;
 mod holdings;
 mod job_events;

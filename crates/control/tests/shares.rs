@@ -1,5 +1,6 @@
 //! Jobs whose machines can be resized divide the switch's memory again as they come and go.
 
+use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use crate::harness::{MIB, TestSwitch, adopted, name, request};
@@ -94,6 +95,63 @@ fn a_client_s_jobs_divide_what_the_client_may_have() {
     start(&mut switch, "yours", 2);
     assert!(mine.iter().all(|(id, slots)| switch.slots[id] == *slots), "there is memory for another client");
     assert!(switch.slots.values().max() > mine.values().max());
+}
+
+/// Tenants with these weights, which may have nothing else than others.
+fn weighed(memory: u64, weights: &[(&str, u16)]) -> Limits {
+    let limits = |weight| ClientLimits { weight: NonZeroU16::new(weight), ..ClientLimits::default() };
+    let tenants = weights.iter().map(|&(name, weight)| (name.into(), limits(weight))).collect();
+    Limits { tenants, each_client: ClientLimits::half_of(256, memory), ..Limits::new(memory, 2) }
+}
+
+/// A job of one rank, charged to a tenant.
+fn start_of(switch: &mut TestSwitch, job: &str, tenant: &str) -> u64 {
+    let incarnation = switch.installed.len() as u64 * 10 + 1;
+    let ticket = switch.join(job, JoinRequest { client: Client::Tenant(tenant.into()), ..wish(0, 1, incarnation) });
+    switch.answer(ticket).expect("it fits").memory_bytes
+}
+
+/// The bytes of a tenant's jobs together; their names begin with that of the tenant.
+fn bytes_of(switch: &TestSwitch, tenant: &str) -> u64 {
+    let jobs = switch.control.jobs().into_iter();
+    jobs.filter(|job| job.name.as_str().starts_with(tenant)).map(|job| job.memory_bytes).sum()
+}
+
+#[test]
+fn tenants_divide_the_memory_by_their_weights_however_many_jobs_each_has() {
+    let mut switch = TestSwitch::with(weighed(4 * MIB, &[("a", 3), ("b", 1)]));
+    start_of(&mut switch, "a1", "a");
+    assert!(bytes_of(&switch, "a") <= 3 * MIB, "a share of three quarters, and not a half");
+    assert!(bytes_of(&switch, "a") > 4 * MIB / 2);
+    for job in ["b1", "b2", "b3"] {
+        start_of(&mut switch, job, "b");
+        let (a, b) = (bytes_of(&switch, "a"), bytes_of(&switch, "b"));
+        assert!(a.abs_diff(3 * b) < a / 10, "{a} and {b} bytes with {job}");
+    }
+    assert!(switch.control.memory_used() > 4 * MIB * 9 / 10);
+}
+
+#[test]
+fn jobs_that_are_not_resized_leave_the_shares_of_other_tenants_free() {
+    let mut switch = TestSwitch::with(weighed(MIB, &[("a", 3), ("b", 1)]));
+    let of = |tenant: &str, incarnation| JoinRequest {
+        client: Client::Tenant(tenant.into()),
+        suggested_slots: 4_096,
+        ..request(0, 1, incarnation)
+    };
+    let mut refused = None;
+    for number in 0..1_000 {
+        let ticket = switch.join(&format!("a{number}"), of("a", number));
+        if switch.answer(ticket).is_err() {
+            refused = Some(switch.refusal(ticket));
+            break;
+        }
+    }
+    assert_eq!(refused.expect("the share is finite").0, "over_client_limit");
+    assert!(bytes_of(&switch, "a") <= MIB * 3 / 4);
+    let ticket = switch.join("b0", of("b", 2_000));
+    assert!(switch.answer(ticket).is_ok(), "its share is free");
+    assert!(bytes_of(&switch, "b") <= MIB / 4);
 }
 
 #[test]

@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Mutex;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tributary_control::levels::ParentAnswer;
-use tributary_control::{JobName, printable};
+use tributary_control::{JobName, Refusal, printable};
 use tributary_proto::contract::ids::{JobId, JobKey};
 use ureq::{Agent, RequestBuilder};
 
@@ -177,6 +178,25 @@ impl Client {
     }
 }
 
+/// Joins, and joins again as long as the switch says that its next program takes joins. `join` gets the time that is left.
+pub(crate) fn again_if_handed_over<T>(
+    timeout: Duration,
+    mut join: impl FnMut(Duration) -> Result<T, ClientError>,
+) -> Result<T, ClientError> {
+    /// The next program may still start, or the name's former job may still end at the earlier one.
+    const AGAIN: Duration = Duration::from_millis(250);
+    let (start, mut left) = (Instant::now(), timeout);
+    loop {
+        match join(left) {
+            Err(ClientError::Refused { code, .. }) if code == Refusal::HANDED_OVER && left > AGAIN => {
+                thread::sleep(AGAIN);
+                left = timeout.saturating_sub(start.elapsed());
+            }
+            other => return other,
+        }
+    }
+}
+
 /// The control API of a parent switch. All calls block.
 pub(crate) struct ParentApi {
     client: Client,
@@ -250,12 +270,14 @@ impl Rendezvous for HttpRendezvous {
             return Err(JoinError::Refused(refusal.to_string()));
         }
         let path = format!("/jobs/{}/join", request.job);
-        let body = JoinBody::new(request, self.incarnation);
-        let reply: JoinReply =
-            self.client.post(&path, &body, request.timeout.saturating_add(MARGIN)).map_err(|error| match error {
-                ClientError::Unreachable(why) => JoinError::Unreachable(why),
-                ClientError::Refused { error, .. } => JoinError::Refused(error),
-            })?;
+        let reply: JoinReply = again_if_handed_over(request.timeout, |timeout| {
+            let body = JoinBody::new(&JoinRequest { timeout, ..request.clone() }, self.incarnation);
+            self.client.post(&path, &body, timeout.saturating_add(MARGIN))
+        })
+        .map_err(|error| match error {
+            ClientError::Unreachable(why) => JoinError::Unreachable(why),
+            ClientError::Refused { error, .. } => JoinError::Refused(error),
+        })?;
         let answer = reply.answer(self.client.switch.ip());
         let answer = answer.ok_or_else(|| JoinError::Unreachable(self.client.not_a_switch().to_string()))?;
         let mut names = self.names.lock().expect("no call panics while it holds the names");

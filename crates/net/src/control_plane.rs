@@ -168,6 +168,8 @@ impl ControlPlane {
     pub async fn join(&self, name: &JobName, mut request: JoinRequest, own_ip: Option<IpAddr>) -> Admitted {
         self.with_control(|control| control.check(&request))?;
         if let Err(refusal) = self.validate_worker(name, &request, own_ip).await {
+            // The answer to the challenge may have come to the next program.
+            self.with_control(|control| control.check(&request))?;
             self.state().control.rank_refused(name, &request, &refusal);
             self.changed.notify_one();
             return Err(refusal);
@@ -182,7 +184,10 @@ impl ControlPlane {
     /// Joins a job with the ranks of a switch below; otherwise like [`ControlPlane::join`].
     pub async fn join_switch(&self, name: &JobName, mut join: SwitchJoin) -> Admitted {
         self.with_control(|control| control.check_switch(&join))?;
-        self.validate_switch(name, &join).await?;
+        if let Err(refusal) = self.validate_switch(name, &join).await {
+            self.with_control(|control| control.check_switch(&join))?;
+            return Err(refusal);
+        }
         // Nobody knows how many racks there are. The guess is that all racks have as many ranks as this one.
         let racks = join.ranks.first().map_or(1, |(request, _)| request.world_size.div_ceil(join.ranks.len() as u16));
         for (request, _) in &mut join.ranks {

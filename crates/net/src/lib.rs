@@ -40,6 +40,7 @@ mod control_plane;
 #[doc(hidden)]
 pub mod fabric;
 pub mod group;
+pub mod handover;
 pub mod history;
 mod http;
 mod memory;

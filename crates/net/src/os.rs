@@ -4,9 +4,9 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
-use std::process;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
+use std::{mem, process, ptr};
 
 use tributary_proto::contract::time::{Span, Time};
 
@@ -108,6 +108,71 @@ fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>) {
     let timeout = timeout.as_ref().map_or(std::ptr::null(), |timeout| &raw const *timeout);
     // SAFETY: the descriptors and the timeout outlive the call; no signal mask is given.
     unsafe { libc::ppoll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout, std::ptr::null()) };
+}
+
+/// The most descriptors that go with one message.
+const MAX_DESCRIPTORS: usize = 4;
+
+/// Space for a control message with as many descriptors.
+#[repr(C, align(8))]
+struct DescriptorControl([u8; 64]);
+
+/// Sends a message over a Unix socket, and descriptors with it.
+pub(crate) fn send_with_descriptors(to: BorrowedFd<'_>, bytes: &[u8], with: &[BorrowedFd<'_>]) -> io::Result<()> {
+    assert!(with.len() <= MAX_DESCRIPTORS, "the control message holds them");
+    let raw: Vec<RawFd> = with.iter().map(AsRawFd::as_raw_fd).collect();
+    let mut iovec = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let mut control = DescriptorControl([0; 64]);
+    // SAFETY: all zeros is a valid msghdr.
+    let mut header: libc::msghdr = unsafe { mem::zeroed() };
+    (header.msg_iov, header.msg_iovlen) = (&raw mut iovec, 1);
+    if !raw.is_empty() {
+        let bytes = size_of_val(raw.as_slice()) as u32;
+        header.msg_control = control.0.as_mut_ptr().cast();
+        // SAFETY: the control buffer is aligned and has space for the header and for the descriptors that are copied.
+        unsafe {
+            header.msg_controllen = libc::CMSG_SPACE(bytes) as _;
+            let message = libc::CMSG_FIRSTHDR(&header);
+            (*message).cmsg_level = libc::SOL_SOCKET;
+            (*message).cmsg_type = libc::SCM_RIGHTS;
+            (*message).cmsg_len = libc::CMSG_LEN(bytes) as _;
+            ptr::copy_nonoverlapping(raw.as_ptr().cast::<u8>(), libc::CMSG_DATA(message), bytes as usize);
+        }
+    }
+    // SAFETY: the header, and all that it points to, outlive the call, which only reads them.
+    let sent = unsafe { libc::sendmsg(to.as_raw_fd(), &header, libc::MSG_NOSIGNAL) };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Receives a message and the descriptors that came with it. No bytes: the other end is closed.
+pub(crate) fn receive_with_descriptors(from: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+    let mut iovec = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let mut control = DescriptorControl([0; 64]);
+    // SAFETY: all zeros is a valid msghdr.
+    let mut header: libc::msghdr = unsafe { mem::zeroed() };
+    (header.msg_iov, header.msg_iovlen) = (&raw mut iovec, 1);
+    (header.msg_control, header.msg_controllen) = (control.0.as_mut_ptr().cast(), control.0.len() as _);
+    // SAFETY: the header, and all that it points to, outlive the call.
+    let received = unsafe { libc::recvmsg(from.as_raw_fd(), &raw mut header, libc::MSG_CMSG_CLOEXEC) };
+    if received < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut descriptors = Vec::new();
+    // SAFETY: the kernel has written whole control messages; each descriptor in them is new and belongs to us alone.
+    unsafe {
+        let message = libc::CMSG_FIRSTHDR(&header);
+        if !message.is_null() && (*message).cmsg_level == libc::SOL_SOCKET && (*message).cmsg_type == libc::SCM_RIGHTS {
+            let bytes = (*message).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
+            let first = libc::CMSG_DATA(message).cast::<RawFd>();
+            for at in 0..bytes / size_of::<RawFd>() {
+                descriptors.push(OwnedFd::from_raw_fd(first.add(at).read_unaligned()));
+            }
+        }
+    }
+    match header.msg_flags & libc::MSG_TRUNC {
+        0 => Ok((received as usize, descriptors)),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "a message is too long")),
+    }
 }
 
 /// The process that made a value with threads. A fork has the memory of its parent and none of its threads, so the child

@@ -16,7 +16,7 @@ use tributary_proto::contract::time::Span;
 use tributary_proto::contract::wire;
 
 use crate::api::{JoinBody, RankBody, SwitchBody, SwitchJoinBody, SwitchLeaveBody, hex};
-use crate::client::{ClientError, ParentApi, Token};
+use crate::client::{ClientError, ParentApi, Token, again_if_handed_over};
 use crate::os::to_duration;
 use crate::pool_size;
 use crate::rendezvous;
@@ -93,10 +93,9 @@ impl ParentClient {
         let (name, number, withdraws) = (join.name.clone(), join.number, join.ranks.is_empty());
         {
             let mut open = self.open.lock().expect("no call panics while it holds the joins");
-            if withdraws {
-                open.remove(&name)
-            } else {
-                open.insert(name.clone(), number)
+            match withdraws {
+                true => open.remove(&name),
+                false => open.insert(name.clone(), number),
             };
         }
         let timeout = join.ranks.iter().map(|(request, _)| to_duration(request.timeout)).max().unwrap_or_default();
@@ -116,7 +115,7 @@ impl ParentClient {
                 return;
             }
             let answer = {
-                let (parent, name) = (Arc::clone(&parent), name.clone());
+                let (parent, name, still_open) = (Arc::clone(&parent), name.clone(), is_open.clone());
                 spawn_blocking(move || {
                     let path = Path::to(parent.addr()).ok();
                     let ranks = ranks.into_iter().map(|(rank, waited)| rank_body(capped(rank, path), waited));
@@ -124,7 +123,10 @@ impl ParentClient {
                     for rank in &mut body.ranks {
                         body.modules = std::mem::take(&mut rank.join.modules);
                     }
-                    parent.join(&name, &body, timeout)
+                    again_if_handed_over(timeout, |left| match still_open(&name) {
+                        true => parent.join(&name, &body, left),
+                        false => Err(ClientError::Unreachable("a newer join has replaced it".into())),
+                    })
                 })
             };
             tokio::pin!(answer);

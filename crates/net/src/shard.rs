@@ -20,6 +20,7 @@ mod star;
 #[cfg(test)]
 pub(crate) mod testing;
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use tributary_control::JobName;
@@ -40,7 +41,7 @@ pub use self::handle::{Answer, Stopped};
 pub(crate) use self::site::{Core, Forwarding, Origin, PacketClass, PreparedJob, Site};
 use self::star::{Command, Star};
 use crate::progress::{Progress, RankProgress};
-use crate::udp::{SocketCounters, UdpPort};
+use crate::udp::{PortSharing, SocketCounters, UdpPort};
 
 /// How a shard is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -159,7 +160,7 @@ pub enum ShardError {
         /// The address.
         listen: SocketAddr,
         /// The cause.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// The shard's thread has ended.
     #[error(transparent)]
@@ -216,25 +217,42 @@ pub trait Shard: Send + Sync {
     fn udp_addr(&self) -> SocketAddr;
     /// Bytes of receive buffer that the kernel granted, as it counts them.
     fn receive_buffer(&self) -> usize;
+    /// Lets the next program of this switch bind the same address, or no longer.
+    fn set_shared(&self, _shared: bool) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    /// Leaves packets of these jobs to the earlier program of this switch, which has the address too, and none else.
+    fn leave_to_earlier(&self, _jobs: &[JobId]) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
 
 /// The control plane's end of one shard of a star. Dropping it stops the shard.
-pub struct ShardHandle(Handle<Command>);
+pub struct ShardHandle {
+    handle: Handle<Command>,
+    sharing: PortSharing,
+}
 
 impl ShardHandle {
     /// Opens the socket and starts the thread.
     pub fn start(options: &ShardOptions) -> Result<ShardHandle, ShardError> {
+        ShardHandle::start_as(options, false)
+    }
+
+    /// The same; `beside`: an earlier program of this switch has the address too.
+    pub(crate) fn start_as(options: &ShardOptions, beside: bool) -> Result<ShardHandle, ShardError> {
         let &ShardOptions { shard, listen, receive_buffer, send_buffer, incarnation, ref switch_options } = options;
         let open = || {
-            let udp = UdpPort::open(listen, receive_buffer, send_buffer)?;
-            Handle::start(format!("shard-{shard}"), shard, udp, Star::site(shard, incarnation, switch_options.clone()))
+            let udp = UdpPort::open_as(listen, receive_buffer, send_buffer, beside)?;
+            let (sharing, site) = (PortSharing::of(&udp)?, Star::site(shard, incarnation, switch_options.clone()));
+            Ok(ShardHandle { handle: Handle::start(format!("shard-{shard}"), shard, udp, site)?, sharing })
         };
-        open().map(ShardHandle).map_err(|source| ShardError::Open { listen, source })
+        open().map_err(|source| ShardError::Open { listen, source })
     }
 
     /// The number of the shard.
     pub fn shard(&self) -> TreeId {
-        self.0.shard()
+        self.handle.shard()
     }
 
     /// Stops the thread and waits for its end.
@@ -243,34 +261,42 @@ impl ShardHandle {
 
 impl Shard for ShardHandle {
     fn install(&self, job: JobInstall) -> Answer<Result<(), ShardError>> {
-        self.0.call(|reply| Command::Install(Box::new(job), reply))
+        self.handle.call(|reply| Command::Install(Box::new(job), reply))
     }
 
     fn resize(&self, job: JobId, slots: u16) -> Answer<bool> {
-        self.0.call(|reply| Command::Resize(job, slots, reply))
+        self.handle.call(|reply| Command::Resize(job, slots, reply))
     }
 
     fn remove(&self, job: JobId) -> Answer<bool> {
-        self.0.call(|reply| Command::Remove(job, reply))
+        self.handle.call(|reply| Command::Remove(job, reply))
     }
 
     fn unshare(&self, protocol: &'static Protocol) -> Answer<bool> {
-        self.0.call(|reply| Command::Unshare(protocol, reply))
+        self.handle.call(|reply| Command::Unshare(protocol, reply))
     }
 
     fn challenge(&self, peer: SocketAddr, local_ip: IpAddr, incarnation: u64, questions: u32) -> Answer<bool> {
-        self.0.call(|reply| Command::Challenge { peer, local_ip, incarnation, questions, reply })
+        self.handle.call(|reply| Command::Challenge { peer, local_ip, incarnation, questions, reply })
     }
 
     fn report(&self) -> Answer<ShardReport> {
-        self.0.call(Command::Report)
+        self.handle.call(Command::Report)
     }
 
     fn udp_addr(&self) -> SocketAddr {
-        self.0.udp_addr()
+        self.handle.udp_addr()
     }
 
     fn receive_buffer(&self) -> usize {
-        self.0.receive_buffer()
+        self.handle.receive_buffer()
+    }
+
+    fn set_shared(&self, shared: bool) -> io::Result<()> {
+        self.sharing.set_shared(shared)
+    }
+
+    fn leave_to_earlier(&self, jobs: &[JobId]) -> io::Result<()> {
+        self.sharing.leave_to_earlier(jobs)
     }
 }

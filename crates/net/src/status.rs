@@ -57,6 +57,9 @@ pub struct SwitchInfo {
     /// An operator lets no new job begin.
     #[serde(default)]
     pub cordoned: bool,
+    /// Names of jobs that an earlier program of this switch still serves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier_jobs: Vec<String>,
     /// The clients whose joins an operator has forbidden.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub banned: Vec<String>,

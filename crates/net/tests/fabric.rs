@@ -179,13 +179,14 @@ fn the_controller_shows_every_switch_with_its_jobs_and_cables_and_which_does_not
         };
         status.switch.fabric.iter().flat_map(|fabric| &fabric.switches).map(line).collect()
     };
-    let whole = ["leaf true [1] here:up top:up", "top true [] away:up leaf:up"];
+    let other = Group::connect(&connect_options(leaf.listen_addr(), dynamic(), "other", 0, 1)).unwrap();
+    let whole = ["leaf true [1, 2] here:up top:up", "top true [2] away:up leaf:up"];
     until(&top, "both switches", |status| drawn(status) == whole);
     let (at_leaf, at_top) = (of(leaf.listen_addr()), of(top.listen_addr()));
     assert!(at_leaf.switches.is_empty(), "the controller shows the fabric");
     assert_eq!(of(at_leaf.controller_addr).node, "top");
     assert_eq!(of(at_top.switches[0].control).node, "leaf");
-    drop(group);
+    drop((group, other));
     leaf.stop();
     until(&top, "the loss of one", |status| {
         drawn(status).iter().any(|line| line.starts_with("leaf false") && line.ends_with("] "))

@@ -11,6 +11,7 @@ mod fabric_servers;
 mod failures;
 mod finish;
 mod fuzz;
+mod handover;
 mod levels;
 mod metrics;
 mod operators;

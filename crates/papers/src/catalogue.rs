@@ -1,6 +1,6 @@
 //! All experiment files, and how a file is read and changed.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use toml::Value;
 use tributary_sim::config::{overlay, set_key};
 
@@ -23,6 +23,31 @@ const PAPERS: &[&Paper] = &[
 /// The kinds of experiments that belong to no paper.
 const KINDS: &[(&str, Read)] = &[("goodput", read::<Goodput>)];
 
+/// About how long an experiment takes on two cores, with five seeds and the inputs of its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub enum Takes {
+    /// Up to half a minute.
+    #[serde(rename = "seconds")]
+    Seconds,
+    /// Up to twenty minutes.
+    #[serde(rename = "minutes")]
+    Minutes,
+    /// Up to two hours.
+    #[serde(rename = "an hour")]
+    Hour,
+}
+
+impl Takes {
+    /// In words.
+    pub fn text(self) -> &'static str {
+        match self {
+            Takes::Seconds => "seconds",
+            Takes::Minutes => "minutes",
+            Takes::Hour => "an hour",
+        }
+    }
+}
+
 /// One experiment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
@@ -32,6 +57,8 @@ pub struct Entry {
     pub title: String,
     /// Where it was published.
     pub source: String,
+    /// About how long it takes.
+    pub takes: Takes,
     /// Its setup, and what the paper does not say.
     pub about: String,
     /// The published values.
@@ -55,6 +82,7 @@ pub struct Entry {
 struct File {
     title: String,
     source: String,
+    takes: Takes,
     #[serde(default)]
     base: Option<String>,
     #[serde(default)]
@@ -127,6 +155,7 @@ impl Entry {
             id: id.to_string(),
             title: file.title,
             source: file.source,
+            takes: file.takes,
             about: [about, file.about].join("\n").trim().to_string(),
             published: file.published,
             left_out: file.left_out,

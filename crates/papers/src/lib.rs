@@ -34,7 +34,7 @@ mod pa_atp;
 mod panama;
 mod switchml;
 
-pub use catalogue::{Entry, catalogue, find};
+pub use catalogue::{Entry, Takes, catalogue, find};
 pub use finding::{Figure, Finding, Findings, Series};
 pub use judge::{Basis, Fault, Published, Rule, Verdict};
 pub use memory::Memory;

@@ -83,6 +83,8 @@ fn wrong_files_are_refused_with_the_experiments_name() {
     let text = levels.replace("pipelines = 4", "pipelines = 4\nlanes = 2");
     let error = Entry::parse("made-up", &text).unwrap_err();
     assert!(error.to_string().contains("lanes"), "{error}");
+    let error = Entry::parse("made-up", &levels.replace("\"seconds\"", "\"long\"")).unwrap_err().to_string();
+    assert!(error.contains("`long`") && error.contains("`seconds`, `minutes`, `an hour`"), "{error}");
     let error = Entry::parse("made-up", &levels.replace("\"levels\"", "\"lifts\"")).unwrap_err();
     assert_eq!(error.to_string(), "made-up: there is no kind of experiment \"lifts\"");
     let error = Entry::parse("made-up", &levels.replace("kind = \"levels\"", "")).unwrap_err();

@@ -39,6 +39,7 @@ pub mod capture;
 mod check;
 pub mod config;
 pub mod cores;
+mod deadlock;
 pub mod engine;
 pub mod events;
 pub mod experiment;

@@ -38,6 +38,10 @@ pub enum Purpose {
     Queries = 14,
     /// Which seeds of a sweep a resample has.
     Resamples = 15,
+    /// When a stream sends and when it is silent.
+    Bursts = 16,
+    /// By which switches packets take detours.
+    Detours = 17,
 }
 
 /// A generator.

@@ -14,20 +14,33 @@ use crate::rng::{Purpose, Rng, mix};
 use crate::topology::{Graph, LinkId};
 
 /// Next hops from every switch to every other; hosts are found through their switches.
-pub struct Table(Routes);
+pub struct Table {
+    routes: Routes,
+    hosts: u32,
+    switches: u32,
+}
 
 impl Table {
     /// Shortest paths over the links that `usable` allows.
     pub fn new(graph: &Graph, usable: impl Fn(LinkId) -> bool) -> Table {
         let link = |cable: usize, from| LinkId((2 * cable + usize::from(graph.edges()[cable].a != from)) as u32);
-        Table(Routes::new(&graph.cabling(), |cable, from| usable(link(cable, from))))
+        let routes = Routes::new(&graph.cabling(), |cable, from| usable(link(cable, from)));
+        Table { routes, hosts: graph.hosts(), switches: graph.switches() }
+    }
+
+    fn switch(&self, index: u32) -> NodeId {
+        NodeId(self.hosts + index)
+    }
+
+    fn is_between_hosts(&self, packet: &Packet) -> bool {
+        packet.src.0.max(packet.dst.0) < self.hosts
     }
 }
 
 impl Deref for Table {
     type Target = Routes;
     fn deref(&self) -> &Routes {
-        &self.0
+        &self.routes
     }
 }
 
@@ -50,6 +63,11 @@ pub enum Balancing {
     /// The destination's own port unless its queue is more than half full, then the port with the fewest bytes (Canary
     /// §5.2).
     DefaultUnlessHalfFull,
+    /// The first port, which is that of the first dimension in which switches differ: a pair of nodes keeps its path.
+    DimensionOrder,
+    /// By a switch that is drawn for each packet between two hosts, over random shortest paths there and from there
+    /// (Valiant, 1982). Packets to and from switches take random shortest paths.
+    Valiant,
 }
 
 /// How many flowlets a switch distinguishes.
@@ -68,6 +86,8 @@ pub struct Chooser {
     rng: Rng,
     next_port: u32,
     salt: u64,
+    /// Draws intermediate switches; the same in all switches.
+    detours: u64,
     /// A default port is the destination's number divided by this, modulo the number of ports.
     divisor: u32,
     flowlets: Box<[Flowlet]>,
@@ -85,6 +105,7 @@ impl Chooser {
         Chooser {
             balancing,
             salt: rng.bits(),
+            detours: Rng::new(seed, Purpose::Detours, 0).bits(),
             next_port: rng.below(1 << 16),
             divisor: divisor.max(1),
             rng,
@@ -100,7 +121,8 @@ impl Chooser {
         }
         let count = ports.len() as u32;
         match self.balancing[usize::from(!packet.is_of_job())] {
-            Balancing::Random => ports[self.rng.below(count) as usize],
+            Balancing::Random | Balancing::Valiant => ports[self.rng.below(count) as usize],
+            Balancing::DimensionOrder => ports[0],
             Balancing::RoundRobin => {
                 self.next_port = self.next_port.wrapping_add(1);
                 ports[(self.next_port % count) as usize]
@@ -121,6 +143,30 @@ impl Chooser {
                 }
             }
         }
+    }
+
+    /// True if packets of either kind take detours.
+    pub fn has_detours(&self) -> bool {
+        self.balancing.contains(&Balancing::Valiant)
+    }
+
+    /// Where a packet goes first at switch number `switch`: to its intermediate switch, until it has passed there.
+    #[inline]
+    pub fn detour(&self, table: &Table, switch: u32, packet: &mut Packet) -> NodeId {
+        let takes_one = self.balancing[usize::from(!packet.is_of_job())] == Balancing::Valiant;
+        let is_direct = packet.flags.passed_detour() || packet.flags.every_hop() || !table.is_between_hosts(packet);
+        if !takes_one || is_direct {
+            return packet.dst;
+        }
+        // The intermediate switch follows from the packet, so that no switch needs to keep it.
+        let name = u64::from(packet.src.0) << 32 | u64::from(packet.serial);
+        let by = scale(mix(name ^ self.detours), table.switches) as u32;
+        if by == switch || table.next_hops(switch, table.switch(by)).0.is_empty() {
+            packet.flags = packet.flags.with_passed_detour();
+            return packet.dst;
+        }
+        // The receiver's own switch delivers what comes by.
+        if table.attachment(packet.dst).0 == switch { packet.dst } else { table.switch(by) }
     }
 
     fn hash(&self, packet: &Packet) -> u64 {

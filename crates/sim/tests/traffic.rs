@@ -28,6 +28,8 @@ fn traffic_from_some_hosts_to_others_that_cannot_be_is_refused_with_a_sentence()
         ),
         ("pattern = \"uniform\"\nfrom = [0]\nto = [1]\nmessage = 9999".into(), "from and to are for"),
         ("pattern = \"uniform\"\nrate = \"1 Gbit/s\"\nmessage = 9999".into(), "rate is for pattern"),
+        (format!("{stream}\nrate = \"1 Gbit/s\"\nbursts = {{ on = 0, off = \"1 us\" }}"), "on and off are above 0"),
+        (format!("{stream}\nrate = \"1 Gbit/s\"\nclass = \"0\""), "class is for flows of a file"),
     ] {
         let refused = of(&traffic);
         assert!(refused.contains(sentence), "{traffic}: {refused}");
@@ -45,6 +47,7 @@ fn keys_that_do_not_go_together_are_refused_with_a_sentence() {
         ("pattern = 'uniform'\nmessage = 10", "less than one packet"),
         ("pattern = 'uniform'\nmessage = 100\npacket = 20", "is not a packet size"),
         ("pattern = 'uniform'", "message is missing"),
+        ("pattern = 'uniform'\nmessage = 2000\nbursts = { on = '1 us', off = '1 us' }", "is for pattern = \"stream\""),
         ("pattern = 'permutation'\nmessage = 2000\nload = 0.5", "leave load out"),
         ("pattern = 'permutation'\nmessage = 2000\nuntil = '1 ms'", "ends by itself"),
         ("pattern = 'uniform'\nmessage = 2000\nsizes = 'hadoop'", "is for pattern = \"poisson\""),
@@ -106,6 +109,18 @@ fn a_nic_whose_rate_changes_neither_drops_nor_marks_what_its_host_hands_it() {
     let counters = report.link_rows.iter().find(|row| row.from == "host 0").unwrap().counters;
     assert!(counters.max_queue_bytes > 9_000, "more waits there than a switch's queue holds: {counters:?}");
     assert_eq!((counters.marks, counters.losses.iter().sum::<u64>()), (0, 0), "{counters:?}");
+}
+
+/// A burst of 10 us at 10 Gbit/s is 12.5 packets of 1,000 bytes; one begins every 40 us.
+#[test]
+fn a_stream_in_bursts_sends_its_share_of_the_rate() {
+    let text = "end = \"4 ms\"\n[network]\nstar = { hosts = 4 }\nrate = \"10 Gbit/s\"\n\
+                [[traffic]]\npattern = \"stream\"\nfrom = [0, 1]\nto = [2, 3]\nrate = \"10 Gbit/s\"\npacket = 1000\n\
+                bursts = { on = \"10 us\", off = \"30 us\", times = \"fixed\" }\nuntil = \"4 ms\"\n\
+                [[traffic]]\npattern = \"list\"\nflows = [{ from = \"host 2\", to = \"host 3\", bytes = 1, at = \"3990 us\" }]\n";
+    let report = run(&Config::parse(text).unwrap()).unwrap();
+    let packets = report.link_rows.iter().find(|row| row.from == "host 0").unwrap().counters.packets;
+    assert!((1200..=1320).contains(&packets), "100 bursts of 12 or 13 packets: {packets}");
 }
 
 /// Eight answers that begin together leave one link, one after the other: a query takes as long as its bytes on that link, and

@@ -160,7 +160,9 @@ pub fn drain(args: &CordonArgs) -> Result<(), Failure> {
     operators::set_cordoned(switch, true)?;
     let mut before = None;
     loop {
-        let jobs: Vec<String> = client::status(switch)?.jobs.into_iter().map(|job| job.name).collect();
+        let status = client::status(switch)?;
+        let own = status.jobs.into_iter().map(|job| job.name);
+        let jobs: Vec<String> = own.chain(status.switch.earlier_jobs).collect();
         if before.as_ref() != Some(&jobs) {
             match target.json {
                 true => output::json(&json!({ "event": "draining", "jobs": jobs }))?,

@@ -135,7 +135,7 @@ impl Command {
     /// Carries the command out.
     pub fn run(self, program: &Program) -> Result<(), Failure> {
         match self {
-            Command::Switch(args) => switch::run(args),
+            Command::Switch(args) => switch::run(args, program),
             Command::Ps(args) => ps::run(args),
             Command::Allreduce(args) => collective::allreduce(args),
             Command::Operator(args) => operator::run(args),

@@ -33,6 +33,9 @@ formula of the paper, or from how inputs were chosen), rows for which a paramete
 rows of our own questions say so, and are counted apart; a row that differs counts as measured,
 whatever it follows from.
 
+list says about how long each takes on two cores with five seeds: seconds, minutes (up to 20) or an
+hour (up to two). --quick makes seconds of each.
+
 With --out, what is finished is kept in DIR/points, so that the same command goes on where it was
 stopped; what another build of this program found there is made again. Each experiment has three
 files: ID.json, ID.csv with the points of its figures, and ID-rows.csv with its table. All tables
@@ -185,12 +188,13 @@ fn chosen(ids: &[String]) -> Result<Vec<Entry>, Failure> {
 fn list(as_json: bool) -> Result<(), Failure> {
     let entries = catalogue();
     if as_json {
-        let all: Vec<_> = entries.iter().map(|e| json!({"id": e.id, "title": e.title, "source": e.source})).collect();
+        let line = |e: &Entry| json!({"id": e.id, "title": e.title, "source": e.source, "takes": e.takes});
+        let all: Vec<_> = entries.iter().map(line).collect();
         return Ok(output::json(&all)?);
     }
-    let mut table = Table::new(["id", "what", "published in"]);
+    let mut table = Table::new(["id", "takes", "what", "published in"]);
     for entry in &entries {
-        table.row([&entry.id, &entry.title, &entry.source]);
+        table.row([&*entry.id, entry.takes.text(), &entry.title, &entry.source]);
     }
     Ok(output::line(&table.render())?)
 }

@@ -1,5 +1,6 @@
 //! How resizable jobs divide a switch's memory: equally, as far as each job has use for its share, so that the first job
-//! does not take all (PANAMA §4.2.2: `packet_memory / num_jobs`).
+//! does not take all (PANAMA §4.2.2: `packet_memory / num_jobs`). Where tenants have weights, the jobs of a tenant together
+//! count as its weight says.
 //!
 //! A newcomer gets its share at once: the other jobs shrink before it is installed. A job's members have agreed on the
 //! most slots that the job may ever have; in each packet a switch says for how many it has memory now.
@@ -42,19 +43,37 @@ fn slots_within(shape: &JobShape, bytes: u64) -> u16 {
     fits * owners
 }
 
-/// The slots of each job, if they divide `memory`: as many as an equal number of bytes for each job allows, or the most
-/// that the job may have. `None` if not even the fewest slots fit.
-pub fn divide(memory: u64, jobs: &[JobShape]) -> Option<Vec<u16>> {
-    let slots = |bytes: u64| -> Vec<u16> { jobs.iter().map(|shape| slots_within(shape, bytes)).collect() };
+/// How much a job counts: the weight of its client, which this number of jobs divide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Weight {
+    of_client: u64,
+    jobs: u64,
+}
+
+impl Weight {
+    const EQUAL: Weight = Weight { of_client: 1, jobs: 1 };
+
+    /// A job's bytes where `bytes` is what a job of [`Weight::EQUAL`] has.
+    fn share(self, bytes: u64) -> u64 {
+        bytes.saturating_mul(self.of_client) / self.jobs
+    }
+}
+
+/// The slots of each job, if they divide `memory`: as many as their weights' shares allow, or the most that the job may
+/// have. `None` if not even the fewest slots fit.
+fn divide(memory: u64, jobs: &[(JobShape, Weight)]) -> Option<Vec<u16>> {
+    let within = |(shape, weight): &(JobShape, Weight), bytes| slots_within(shape, weight.share(bytes));
+    let slots = |bytes: u64| -> Vec<u16> { jobs.iter().map(|job| within(job, bytes)).collect() };
     let bytes =
-        |slots: &[u16]| jobs.iter().zip(slots).map(|(shape, &slots)| shape.with_slots(slots).bytes()).sum::<u64>();
+        |slots: &[u16]| jobs.iter().zip(slots).map(|((shape, _), &slots)| shape.with_slots(slots).bytes()).sum::<u64>();
     let fewest = slots(0);
     if bytes(&fewest) > memory {
         return None;
     }
-    // The bytes that each job may take, found bit by bit from the highest.
+    // The bytes that a job of equal weight may take, found bit by bit from the highest.
+    let most = jobs.iter().map(|(_, weight)| memory.saturating_mul(weight.jobs)).max().unwrap_or(0);
     let mut level = 0;
-    for bit in (0..u64::BITS - memory.leading_zeros()).rev() {
+    for bit in (0..u64::BITS - most.leading_zeros()).rev() {
         let higher = level | 1 << bit;
         if bytes(&slots(higher)) <= memory {
             level = higher;
@@ -67,7 +86,8 @@ pub fn divide(memory: u64, jobs: &[JobShape]) -> Option<Vec<u16>> {
 pub fn divide_beside(memory: u64, fixed: u64, jobs: &[JobShape]) -> Result<Vec<u16>, u64> {
     let left = memory.checked_sub(fixed);
     let fewest = || fixed + jobs.iter().map(|shape| with_fewest(shape).bytes()).sum::<u64>();
-    left.and_then(|left| divide(left, jobs)).ok_or_else(fewest)
+    let equal: Vec<(JobShape, Weight)> = jobs.iter().map(|shape| (shape.clone(), Weight::EQUAL)).collect();
+    left.and_then(|left| divide(left, &equal)).ok_or_else(fewest)
 }
 
 /// True if a running job with `now` slots is resized to `then`. It shrinks at once, to make way for others. It grows only
@@ -172,7 +192,7 @@ impl<'a> Participants<'a> {
         for group in self.groups() {
             let is_in = |job: &Participant<'_>| group.has(job.name, job.client);
             let members: Vec<usize> = (0..self.jobs.len()).filter(|&at| is_in(&self.jobs[at])).collect();
-            let shapes: Vec<JobShape> = members.iter().map(|&at| self.jobs[at].shape.clone()).collect();
+            let shapes = self.weighed(members.iter().map(|&at| &self.jobs[at]));
             let left = self.left(group.bytes(), |job| group.has(job.name, job.client));
             match divide(left, &shapes) {
                 Some(slots) => members.iter().zip(slots).for_each(|(&at, slots)| self.jobs[at].shape.slots = slots),
@@ -180,8 +200,21 @@ impl<'a> Participants<'a> {
                 None => members.iter().for_each(|&at| self.jobs[at].shape = with_fewest(&self.jobs[at].shape)),
             }
         }
-        let shapes: Vec<JobShape> = self.jobs.iter().map(|job| job.shape.clone()).collect();
-        divide(self.left_of_switch(), &shapes).ok_or(None)
+        divide(self.left_of_switch(), &self.weighed(self.jobs.iter())).ok_or(None)
+    }
+
+    /// Jobs with their weights.
+    fn weighed<'b>(&self, jobs: impl Iterator<Item = &'b Participant<'a>>) -> Vec<(JobShape, Weight)>
+    where
+        'a: 'b,
+    {
+        let weight = |client: &Client| match self.limits.weight_of(client) {
+            None => Weight::EQUAL,
+            Some(of_client) => {
+                Weight { of_client, jobs: self.jobs.iter().filter(|job| job.client == client).count() as u64 }
+            }
+        };
+        jobs.map(|job| (job.shape.clone(), weight(job.client))).collect()
     }
 }
 
@@ -235,6 +268,10 @@ mod tests {
         }
     }
 
+    fn divide(memory: u64, jobs: &[JobShape]) -> Option<Vec<u16>> {
+        divide_beside(memory, 0, jobs).ok()
+    }
+
     fn bytes(jobs: &[JobShape], slots: &[u16]) -> u64 {
         jobs.iter().zip(slots).map(|(shape, &slots)| shape.with_slots(slots).bytes()).sum()
     }
@@ -256,6 +293,19 @@ mod tests {
         let slots = divide(1 << 20, &jobs).unwrap();
         let two = divide((1 << 20) - jobs[0].bytes(), &jobs[1..]).unwrap();
         assert_eq!(slots, [8, two[0], two[1]]);
+    }
+
+    #[test]
+    fn jobs_have_bytes_by_weight_as_far_as_they_have_use_for_them() {
+        let of = |of_client, jobs| (job(16_384, 1), Weight { of_client, jobs });
+        let jobs = [of(3, 1), of(1, 2), of(1, 2)];
+        let slots = super::divide(4 << 20, &jobs).unwrap();
+        let bytes: Vec<u64> = jobs.iter().zip(&slots).map(|((shape, _), &own)| shape.with_slots(own).bytes()).collect();
+        let slot = job(2, 1).bytes() - job(1, 1).bytes();
+        assert!(bytes[1] == bytes[2] && bytes.iter().sum::<u64>() <= 4 << 20);
+        assert!(bytes[0].abs_diff(6 * bytes[1]) <= 6 * slot, "{bytes:?}");
+        let small = [(job(8, 1), Weight { of_client: 3, jobs: 1 }), of(1, 1)];
+        assert_eq!(super::divide(1 << 20, &small).unwrap()[0], 8, "more is of no use");
     }
 
     #[test]

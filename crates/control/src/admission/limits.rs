@@ -2,6 +2,7 @@
 //! silent.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use tributary_proto::contract::ids::NodeId;
@@ -101,10 +102,29 @@ impl Limits {
         };
         ClientLimits {
             jobs: own.jobs.or(self.each_client.jobs),
-            memory_bytes: own.memory_bytes.or(self.each_client.memory_bytes),
+            memory_bytes: own.memory_bytes.or(self.share_of(client)).or(self.each_client.memory_bytes),
             max_slots: own.max_slots.or(self.each_client.max_slots),
             max_world_size: own.max_world_size.or(self.each_client.max_world_size),
+            weight: own.weight,
         }
+    }
+
+    /// The weight of a client; `None` if no tenant has one.
+    pub(crate) fn weight_of(&self, client: &Client) -> Option<u64> {
+        let own = match client {
+            Client::Tenant(name) => self.tenants.get(name).and_then(|limits| limits.weight),
+            Client::Address(_) => None,
+        };
+        let are_weighed = self.tenants.values().any(|limits| limits.weight.is_some());
+        are_weighed.then(|| own.map_or(1, |weight| weight.get().into()))
+    }
+
+    /// A tenant's share of the memory by its weight.
+    fn share_of(&self, client: &Client) -> Option<u64> {
+        let own = self.weight_of(client).filter(|_| matches!(client, Client::Tenant(_)))?;
+        let all = self.tenants.values().map(|limits| limits.weight.map_or(1, |weight| u64::from(weight.get())));
+        let bytes = u128::from(self.memory_bytes) * u128::from(own) / u128::from(all.sum::<u64>());
+        Some(bytes as u64)
     }
 }
 
@@ -119,6 +139,8 @@ pub struct ClientLimits {
     pub max_slots: Option<u16>,
     /// The most ranks of each job.
     pub max_world_size: Option<u16>,
+    /// The client's weight where clients compete for memory. 1 if only others have one.
+    pub weight: Option<NonZeroU16>,
 }
 
 impl ClientLimits {

@@ -393,4 +393,7 @@ pub enum Refusal {
     /// The switch is ending.
     #[error("the switch is stopping: join again when it is back")]
     Stopping,
+    /// A next program takes the joins.
+    #[error("a job of this name still runs under the switch's earlier program: join again when it has ended")]
+    HandedOver,
 }

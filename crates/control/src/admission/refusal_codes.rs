@@ -81,9 +81,13 @@ codes! {
     EndedByOperator = "ended_by_operator", Job;
     NoMember = "no_member", Job;
     Stopping = "stopping", Switch;
+    HandedOver = "handed_over", Switch;
 }
 
 impl Refusal {
+    /// The code of [`Refusal::HandedOver`].
+    pub const HANDED_OVER: &str = Code::HandedOver.text();
+
     /// The refusal of a job whose smallest shape does not fit.
     pub(crate) fn full(job: &JobName, smallest: &JobShape, free: u64, total: u64) -> Refusal {
         Refusal::Full {
@@ -143,6 +147,7 @@ impl Refusal {
             Refusal::Operator(OperatorAct::Ended { .. }) => Code::EndedByOperator,
             Refusal::Operator(OperatorAct::NoMember { .. }) => Code::NoMember,
             Refusal::Stopping => Code::Stopping,
+            Refusal::HandedOver => Code::HandedOver,
             Refusal::Parent { code, .. } => return code,
         };
         code.text()

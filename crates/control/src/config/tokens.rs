@@ -1,6 +1,7 @@
 //! The file of tokens: which tenants may use a switch and how much of it, and who may act on the switch as its operator.
 //! `docs/tokens.toml` shows one.
 
+use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -72,6 +73,7 @@ struct Entry {
     memory: Option<Bytes>,
     max_slots: Option<u16>,
     max_world_size: Option<u16>,
+    weight: Option<NonZeroU16>,
 }
 
 impl Tokens {
@@ -90,7 +92,7 @@ impl Tokens {
             let before = error.span().map_or("", |span| &text[..span.start]);
             ConfigError::new(format!(
                 "line {}: a file of tokens has [[tenant]] with name, token, and if wanted max_jobs, memory, max_slots, \
-                 max_world_size, and [[operator]] with name, token",
+                 max_world_size, weight, and [[operator]] with name, token",
                 before.matches('\n').count() + 1
             ))
         };
@@ -110,10 +112,10 @@ impl Tokens {
     }
 
     fn add(&mut self, entry: Entry) -> Result<(), ConfigError> {
-        let Entry { name, token, max_jobs, memory, max_slots, max_world_size } = entry;
+        let Entry { name, token, max_jobs, memory, max_slots, max_world_size, weight } = entry;
         self.check("tenant", &name, &token)?;
         let memory_bytes = memory.map(|memory| memory.0);
-        let limits = ClientLimits { jobs: max_jobs, memory_bytes, max_slots, max_world_size };
+        let limits = ClientLimits { jobs: max_jobs, memory_bytes, max_slots, max_world_size, weight };
         self.tenants.push(Tenant { name: name.into(), token, limits });
         Ok(())
     }
@@ -190,8 +192,9 @@ mod tests {
         assert!(Tokens::parse(example).unwrap_err().to_string().contains("the token of the example"));
         assert!(example.contains("# [[operator]]"));
         let tokens = Tokens::parse(&example.replace(Tokens::OF_EXAMPLE, TOKEN)).unwrap();
-        let ClientLimits { jobs, memory_bytes, max_slots, max_world_size } = tokens.tenants()[0].limits;
-        assert!(jobs.is_some() && memory_bytes.is_some() && max_slots.is_some() && max_world_size.is_some());
+        let ClientLimits { jobs, memory_bytes, max_slots, max_world_size, weight } = tokens.tenants()[0].limits;
+        assert!(jobs.is_some() && memory_bytes.is_some() && max_slots.is_some());
+        assert!(max_world_size.is_some() && weight.is_some());
         assert!(tokens.tenant("of nobody").is_none());
     }
 
@@ -224,6 +227,7 @@ mod tests {
             (tenant("a", TOKEN) + &tenant("a", other).replace("tenant", "operator"), "twice"),
             (tenant("a", TOKEN) + &tenant("b", TOKEN).replace("tenant", "operator"), "one token"),
             (tenant("a", TOKEN) + "colour = 1\n", "line 4"),
+            (tenant("a", TOKEN) + "weight = 0\n", "line 4"),
             (format!("[[tenant]]\nname = \"a\"\ntoken = \"{TOKEN}\n"), "line 3"),
         ] {
             let sentence = Tokens::parse(&text).unwrap_err().to_string();

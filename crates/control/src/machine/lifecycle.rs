@@ -130,7 +130,7 @@ impl Control {
     pub(super) fn next_id(&mut self) -> JobId {
         loop {
             self.last_id = JobId(self.last_id.0.checked_add(1).unwrap_or(1));
-            if !self.running.contains_key(&self.last_id) {
+            if !self.running.contains_key(&self.last_id) && !self.earlier.contains_key(&self.last_id) {
                 return self.last_id;
             }
         }
@@ -155,8 +155,9 @@ impl Control {
     }
 
     /// A job has gone. Other jobs take its memory if that is worth a new epoch.
-    fn grow_others(&mut self) {
-        if self.stopping {
+    pub(super) fn grow_others(&mut self) {
+        // What a job leaves after a hand-over, the next program gives to others.
+        if self.stopping || self.handed_over {
             return;
         }
         let Some(growth) = self.ledger().growth() else { return };

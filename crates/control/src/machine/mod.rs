@@ -4,6 +4,7 @@
 //! [`Control::poll_timeout`]. Before [`Control::handle_timeout`] it reports which packets have come since. Only there are
 //! members judged by their silence, so that none is called lost on old news. The same inputs always give the same outputs.
 
+mod handover;
 mod lifecycle;
 mod name_conflict;
 mod parent_switch;
@@ -18,6 +19,8 @@ use std::sync::Arc;
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
 use tributary_proto::contract::time::Time;
 
+use self::handover::EarlierJobs;
+pub use self::handover::{EarlierJob, Succession};
 pub use self::lifecycle::AdoptedJob;
 use self::name_conflict::NameConflict;
 use self::server_registry::RegisteredServer;
@@ -67,6 +70,10 @@ pub struct Control {
     /// Events that the driver has not taken yet.
     events: VecDeque<JobEvent>,
     stopping: bool,
+    /// A next program takes the joins of this switch.
+    handed_over: bool,
+    /// The jobs that the earlier program of this switch still serves.
+    earlier: EarlierJobs,
     /// An operator lets no new job begin.
     cordoned: bool,
     /// The clients whose joins an operator has forbidden.
@@ -96,6 +103,8 @@ impl Control {
             urgent: false,
             events: VecDeque::new(),
             stopping: false,
+            handed_over: false,
+            earlier: EarlierJobs::new(),
             cordoned: false,
             banned: BTreeSet::new(),
         }
@@ -111,13 +120,10 @@ impl Control {
     pub fn join(&mut self, now: Time, name: &JobName, request: JoinRequest, fresh_key: JobKey) -> Ticket {
         self.last_ticket.0 += 1;
         let ticket = self.last_ticket;
-        let outcome = match self.stopping {
-            true => Err(Refusal::Stopping),
-            false => self.check(&request).and_then(|()| {
-                let rank = WaitingRank { ticket, request, fresh_key, since: now, via: None };
-                self.dispatch(now, name, PendingJoin { ranks: vec![rank], switch: None })
-            }),
-        };
+        let outcome = self.check(&request).and_then(|()| {
+            let rank = WaitingRank { ticket, request, fresh_key, since: now, via: None };
+            self.dispatch(now, name, PendingJoin { ranks: vec![rank], switch: None })
+        });
         if let Err(refusal) = outcome {
             self.answer(ticket, Err(refusal));
         }
@@ -126,11 +132,13 @@ impl Control {
 
     /// Checks a join by itself, before anything else is done with it.
     pub fn check(&self, request: &JoinRequest) -> Result<(), Refusal> {
+        self.check_open()?;
         request.check(&self.limits, self.has_parent)
     }
 
     /// Checks the join of a child switch by itself.
     pub fn check_switch(&self, join: &SwitchJoin) -> Result<(), Refusal> {
+        self.check_open()?;
         let (own, theirs) = (self.limits.shards, join.shards.len());
         if theirs != usize::from(own) {
             let child = join.switches.first().map(|switch| switch.addr);
@@ -158,9 +166,6 @@ impl Control {
         join: SwitchJoin,
         fresh_key: JobKey,
     ) -> Result<(), Refusal> {
-        if self.stopping {
-            return Err(Refusal::Stopping);
-        }
         self.check_switch(&join)?;
         let SwitchJoin { incarnation, joined_at, sequence, shards, most_slots, ranks, switches } = join;
         if ranks.is_empty() {
@@ -330,11 +335,7 @@ impl Control {
     /// Refuses every pending join and every later one. Jobs stay: they run on without this control plane.
     pub fn stop_joining(&mut self) {
         self.stopping = true;
-        let names: Vec<JobName> = self.pending.keys().cloned().collect();
-        names.iter().for_each(|name| drop(self.fail_pending(name, &Refusal::Stopping)));
-        for conflict in std::mem::take(&mut self.conflicts) {
-            self.answer(conflict.join.ticket(), Err(Refusal::Stopping));
-        }
+        self.refuse_pending(&Refusal::Stopping);
     }
 
     /// The world size of the largest running job of a name; `None` if no job of that name runs.

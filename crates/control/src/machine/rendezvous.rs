@@ -227,13 +227,12 @@ impl Control {
 
     /// The jobs that use memory now, as admission sees them.
     pub(super) fn ledger(&self) -> Ledger<'_> {
-        Ledger::new(&self.limits, self.running.values().map(RunningJob::account))
+        self.ledger_of(|_| true)
     }
 
     /// The same without jobs of this name.
     fn ledger_without(&self, name: &JobName) -> Ledger<'_> {
-        let others = self.running.values().filter(|job| job.plan.name != *name);
-        Ledger::new(&self.limits, others.map(RunningJob::account))
+        self.ledger_of(|other| other != name)
     }
 
     /// Fails jobs that have waited too long, and admits jobs that waited for their predecessor's end.

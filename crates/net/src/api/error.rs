@@ -97,7 +97,8 @@ impl From<Refusal> for ApiError {
             | Refusal::TooManyServers { .. }
             | Refusal::WatchedAlready { .. }
             | Refusal::Operator(OperatorAct::Cordoned)
-            | Refusal::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+            | Refusal::Stopping
+            | Refusal::HandedOver => StatusCode::SERVICE_UNAVAILABLE,
             Refusal::NotComing { .. } | Refusal::ParentSilent { .. } => StatusCode::GATEWAY_TIMEOUT,
             // An error of the parent switch keeps its own code, and has this status whatever its status was there.
             Refusal::Parent { .. } => StatusCode::BAD_GATEWAY,

@@ -1,17 +1,20 @@
 //! Jobs and the switch itself begin and end: jobs are installed, adopted and removed, an operator changes the limits, and the
 //! switch ends after the collectives under way.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::time::Instant;
-use tributary_control::{Client, JobName, Limits, Plan, Refusal};
+use tributary_control::{Client, EarlierJob, JobName, Limits, Plan, Refusal, Succession};
 use tributary_proto::contract::ids::JobId;
 use tributary_proto::contract::time::Time;
 
 use super::{ControlPlane, shards};
 use crate::os::to_duration;
+use crate::shard::Shard;
 use crate::status::EndedJob;
 
 /// The work of the shards must not change for this time, because ranks ask again for results that were lost.
@@ -186,5 +189,51 @@ impl ControlPlane {
     /// Lets no new job begin, or lets jobs begin again.
     pub fn set_cordoned(&self, cordoned: bool) {
         self.state().control.set_cordoned(cordoned);
+    }
+}
+
+/// The program of this switch is replaced while jobs run ([`crate::handover`]).
+impl ControlPlane {
+    /// A next program takes joins from now on, and is told this.
+    pub fn hand_over(&self) -> Succession {
+        let succession = self.state().control.hand_over();
+        self.changed.notify_one();
+        succession
+    }
+
+    /// There is no next program any more.
+    pub fn take_back(&self) {
+        self.state().control.take_back();
+    }
+
+    /// Takes over from an earlier program.
+    pub fn succeed(&self, succession: Succession) {
+        self.state().control.succeed(succession);
+    }
+
+    /// The jobs that the earlier program still serves.
+    pub fn earlier_jobs(&self) -> Vec<EarlierJob> {
+        self.with_control(|control| control.earlier_jobs().cloned().collect())
+    }
+
+    /// A job of the earlier program has ended.
+    pub fn earlier_job_ended(&self, id: JobId) {
+        self.state().control.earlier_job_ended(id);
+        self.changed.notify_one();
+    }
+
+    /// The jobs that use memory here.
+    pub fn running_ids(&self) -> BTreeSet<JobId> {
+        self.with_control(|control| control.jobs().iter().filter_map(|job| job.id).collect())
+    }
+
+    /// Notifies its owner whenever jobs may have ended.
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.departures.subscribe()
+    }
+
+    /// The shard at the switch's address.
+    pub fn first_shard(&self) -> &dyn Shard {
+        &*self.shards[0]
     }
 }

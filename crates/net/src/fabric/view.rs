@@ -148,7 +148,9 @@ impl Switches {
             self.fabric.ports[node.index()].iter().zip(ports).map(cable).collect()
         };
         let status = |(node, answer): &(NodeId, Result<SyncReply, String>)| {
-            let here = jobs.all.iter().filter(|(_, job)| job.needs(&self.fabric).contains(node));
+            // Where trees are found packet by packet, every switch that has the job may be on the way.
+            let may_sum = |job: &FabricJob| job.trees.is_empty() && job.is_for(&self.fabric, *node);
+            let here = jobs.all.iter().filter(|(_, job)| may_sum(job) || job.needs(&self.fabric).contains(node));
             let ports = match answer {
                 Ok(_) if *node == self.fabric.controller => own,
                 Ok(reply) => &reply.ports,

@@ -38,6 +38,7 @@ use crate::api::ErrorBody;
 use crate::api::version::{API_VERSION, HEADER};
 use crate::control_plane::ControlPlane;
 use crate::fabric::FabricSwitch;
+use crate::handover::{EarlierProgram, HandedConnections, Intake};
 
 /// The time in which answers may still leave when the server stops.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
@@ -74,32 +75,46 @@ impl Api {
 pub(crate) struct HttpServer {
     stop: watch::Sender<bool>,
     limits: Vec<Arc<ConnectionLimits>>,
+    intake: Arc<Intake>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl HttpServer {
-    /// Serves each listener for its role, drives the control plane, and keeps the history.
-    pub fn start(api: &Api, access: &Access, listeners: Vec<(TcpListener, Role)>) -> io::Result<HttpServer> {
-        let served = listeners.into_iter().map(|(listener, role)| {
-            (listener, routes::router(api.clone(), role), ConnectionLimits::new(access.clone()))
-        });
-        let served: Vec<_> = served.collect();
-        for (listener, ..) in &served {
+    /// Serves each listener for its role, drives the control plane, and keeps the history. What belongs to an earlier
+    /// program of this switch goes there.
+    pub fn start(
+        api: &Api,
+        access: &Access,
+        listeners: Vec<(TcpListener, Role)>,
+        earlier: Option<Arc<EarlierProgram>>,
+    ) -> io::Result<HttpServer> {
+        let (mut own, mut entrances) = (Vec::new(), Vec::new());
+        for (number, (listener, role)) in listeners.into_iter().enumerate() {
             listener.set_nonblocking(true)?;
+            own.push(listener.try_clone()?);
+            let (router, limits) = (routes::router(api.clone(), role), ConnectionLimits::new(access.clone()));
+            let (plane, earlier) = (Arc::clone(&api.plane), earlier.clone());
+            entrances.push((listener, Arc::new(Entrance { number, router, limits, plane, earlier })));
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let limits = served.iter().map(|(.., limits)| Arc::clone(limits)).collect();
+        let limits = entrances.iter().map(|(_, entrance)| Arc::clone(&entrance.limits)).collect();
         let (stop, stopped) = watch::channel(false);
-        let api = api.clone();
+        let (intake, handed) = Intake::new(own);
+        let (api, paused) = (api.clone(), intake.is_paused());
         let thread = Builder::new().name("control".into()).spawn(move || {
-            runtime.block_on(serve(api, served, stopped));
+            runtime.block_on(serve(api, entrances, stopped, paused, handed));
         })?;
-        Ok(HttpServer { stop, limits, thread: Some(thread) })
+        Ok(HttpServer { stop, limits, intake: Arc::new(intake), thread: Some(thread) })
     }
 
     /// Replaces the rules of access.
     pub fn change_access(&self, access: &Access) {
         self.limits.iter().for_each(|limits| limits.change_access(access.clone()));
+    }
+
+    /// What decides which connections the server takes.
+    pub fn intake(&self) -> &Arc<Intake> {
+        &self.intake
     }
 }
 
@@ -117,35 +132,47 @@ impl Drop for HttpServer {
 
 async fn serve(
     Api { plane, viewer, .. }: Api,
-    served: Vec<(TcpListener, Router, Arc<ConnectionLimits>)>,
+    entrances: Vec<(TcpListener, Arc<Entrance>)>,
     mut stopped: watch::Receiver<bool>,
+    paused: watch::Receiver<bool>,
+    handed: HandedConnections,
 ) {
     // In the meantime clients wait in the kernel's queue.
     plane.begin().await;
-    let mut accepting = Vec::new();
-    for (listener, router, limits) in served {
+    let all: Vec<Arc<Entrance>> = entrances.iter().map(|(_, entrance)| Arc::clone(entrance)).collect();
+    let mut accepting = vec![tokio::spawn(take_handed(handed, all.clone()))];
+    for (listener, entrance) in entrances {
         match tokio::net::TcpListener::from_std(listener) {
-            Ok(listener) => {
-                let task = tokio::spawn(accept(listener, router, Arc::clone(&limits), Arc::clone(&plane)));
-                accepting.push((task, limits));
-            }
+            Ok(listener) => accepting.push(tokio::spawn(accept(listener, entrance, paused.clone()))),
             Err(error) => tracing::error!(%error, "cannot serve the control API"),
         }
     }
+    let mut no_events = paused;
+    let end_events = async {
+        // Who follows this program's events must follow those of the next.
+        while no_events.wait_for(|&paused| paused).await.is_ok() {
+            viewer.events().end();
+            if no_events.wait_for(|&paused| !paused).await.is_err() {
+                break;
+            }
+        }
+        std::future::pending::<()>().await;
+    };
     tokio::select! {
         () = plane.run() => {}
         () = viewer.keep_history() => {}
         () = plane.watch_parent() => {}
+        () = end_events => {}
         // An error means that the handle is gone. Then the server stops as well.
         _ = stopped.wait_for(|&stop| stop) => {}
     }
-    for (task, _) in &accepting {
+    for task in &accepting {
         task.abort();
     }
     plane.stop().await;
     viewer.events().end();
     let all_gone = async {
-        while accepting.iter().any(|(_, limits)| limits.connections() > 0) {
+        while all.iter().any(|entrance| entrance.limits.connections() > 0) {
             tokio::time::sleep(SHUTDOWN_GRACE / 50).await;
         }
     };
@@ -153,31 +180,69 @@ async fn serve(
     let _ = tokio::time::timeout(SHUTDOWN_GRACE, all_gone).await;
 }
 
-async fn accept(
-    listener: tokio::net::TcpListener,
+/// What connections of one listening socket are served with.
+struct Entrance {
+    number: usize,
     router: Router,
     limits: Arc<ConnectionLimits>,
     plane: Arc<ControlPlane>,
-) {
+    earlier: Option<Arc<EarlierProgram>>,
+}
+
+impl Entrance {
+    /// Serves a connection in a task of its own, if the client may have one more.
+    fn take(self: &Arc<Self>, stream: TcpStream, from: SocketAddr) {
+        let has_members = || self.plane.with_control(|control| control.has_members_at(from.ip()));
+        let permit = match self.limits.acquire(from.ip(), has_members) {
+            Ok(permit) => Arc::new(permit),
+            Err(full) => {
+                self.plane.count_error(TOO_MANY);
+                tracing::info!(from = %from.ip(), code = TOO_MANY, error = full.sentence(), "request refused");
+                return reject(&stream, full);
+            }
+        };
+        let this = Arc::clone(self);
+        tokio::spawn(async move {
+            let own = match &this.earlier {
+                None => Some(stream),
+                Some(earlier) => earlier.pass_on(stream, this.number, &this.plane).await,
+            };
+            if let Some(stream) = own {
+                serve_connection(stream, from, this.router.clone(), permit).await;
+            }
+        });
+    }
+}
+
+async fn accept(listener: tokio::net::TcpListener, entrance: Arc<Entrance>, mut paused: watch::Receiver<bool>) {
     // The process may be out of file descriptors, for example. Trying again at once would not help, so it waits.
     const AFTER_ERROR: Duration = Duration::from_millis(100);
     loop {
-        match listener.accept().await {
-            Ok((stream, from)) => {
-                let has_members = || plane.with_control(|control| control.has_members_at(from.ip()));
-                match limits.acquire(from.ip(), has_members) {
-                    Ok(permit) => drop(tokio::spawn(serve_connection(stream, from, router.clone(), Arc::new(permit)))),
-                    Err(full) => {
-                        plane.count_error(TOO_MANY);
-                        tracing::info!(from = %from.ip(), code = TOO_MANY, error = full.sentence(), "request refused");
-                        reject(&stream, full);
-                    }
-                }
-            }
+        if paused.wait_for(|&paused| !paused).await.is_err() {
+            return;
+        }
+        let accepted = tokio::select! {
+            biased;
+            _ = paused.wait_for(|&paused| paused) => continue,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, from)) => entrance.take(stream, from),
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection to the control API");
                 tokio::time::sleep(AFTER_ERROR).await;
             }
+        }
+    }
+}
+
+/// Takes connections that the next program has accepted, and that are about jobs of this one.
+async fn take_handed(mut handed: HandedConnections, entrances: Vec<Arc<Entrance>>) {
+    while let Some((number, stream)) = handed.recv().await {
+        let Some(entrance) = entrances.get(number) else { continue };
+        match stream.peer_addr().and_then(|from| Ok((TcpStream::from_std(stream)?, from))) {
+            Ok((stream, from)) => entrance.take(stream, from),
+            Err(error) => tracing::debug!(%error, "a connection has gone before it was served"),
         }
     }
 }

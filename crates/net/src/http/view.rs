@@ -161,6 +161,7 @@ impl Viewer {
                 parent: self.plane.parent(),
                 parent_failure: self.plane.parent_failure(),
                 cordoned,
+                earlier_jobs: self.plane.earlier_jobs().iter().map(|job| job.name.to_string()).collect(),
                 banned,
                 clients: self.plane.clients(&jobs),
                 memory_bytes,

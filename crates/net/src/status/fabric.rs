@@ -39,7 +39,7 @@ pub struct FabricSwitchStatus {
     /// Why it does not answer the controller, if it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silent: Option<String>,
-    /// The ids of the jobs that need it.
+    /// The ids of the jobs that may be summed here.
     pub jobs: Vec<u16>,
     /// Its cables, by port; none while it is silent.
     pub cables: Vec<CableStatus>,

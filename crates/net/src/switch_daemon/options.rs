@@ -13,6 +13,7 @@ use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::options::Defaults;
 use tributary_proto::switch_options;
 
+use crate::handover::HandoverError;
 use crate::http::access::Access;
 use crate::pool_size::longest_elements;
 
@@ -189,6 +190,19 @@ pub enum StartError {
     /// Jobs would share more than the switch has for all of them.
     #[error("{0} (--memory)")]
     Shared(#[from] SharedTooLarge),
+    /// The earlier program's address is another one.
+    #[error(
+        "the running switch is at {listen}, and the settings say {wanted}: a program that takes over keeps the address"
+    )]
+    Moved {
+        /// The switch's address.
+        listen: SocketAddr,
+        /// The address of the settings.
+        wanted: SocketAddr,
+    },
+    /// The earlier program does not give its switch.
+    #[error("the running program's switch cannot be taken over: {0}")]
+    Handover(#[from] HandoverError),
     /// Any other error of the system.
     #[error("the switch cannot start at {addr}: {source}")]
     System {

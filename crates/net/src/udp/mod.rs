@@ -7,6 +7,7 @@ mod fragments;
 mod inbox;
 pub mod path;
 mod port;
+mod sharing;
 mod sys;
 
 use std::net::{IpAddr, SocketAddr};
@@ -18,6 +19,7 @@ pub use batches::{Batches, Run};
 pub use fragments::Reassembly;
 pub use inbox::{Inbox, Message, Segments};
 pub use port::{MAX_RUN, MAX_RUN_BYTES, UdpPort};
+pub(crate) use sharing::PortSharing;
 
 /// What identifies a remote socket. An IPv4 address counts as IPv4 even if it is written as IPv6, and flow labels do
 /// not count.

@@ -33,10 +33,16 @@ pub struct UdpPort {
 impl UdpPort {
     /// Binds `listen` and asks the kernel for offloads and for buffers of these sizes.
     pub fn open(listen: SocketAddr, receive_buffer: usize, send_buffer: usize) -> io::Result<UdpPort> {
+        UdpPort::open_as(listen, receive_buffer, send_buffer, false)
+    }
+
+    /// The same; `beside`: another socket of this user has the address, and shares it.
+    pub fn open_as(listen: SocketAddr, receive_buffer: usize, send_buffer: usize, beside: bool) -> io::Result<UdpPort> {
         let socket = Socket::new(Domain::for_address(listen), Type::DGRAM.cloexec(), Some(Protocol::UDP))?;
         if listen.is_ipv6() {
             socket.set_only_v6(false)?;
         }
+        socket.set_reuse_port(beside)?;
         socket.bind(&listen.into())?;
         socket.set_nonblocking(true)?;
         let local = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;

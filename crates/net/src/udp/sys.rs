@@ -183,6 +183,25 @@ pub fn get_option(fd: RawFd, level: i32, option: i32) -> io::Result<i32> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
 }
 
+/// Of two sockets at one address, lets the first have datagrams in which the 16 bits at `offset` are one of `values`, and
+/// the second, which is `fd`, all others.
+pub fn leave_to_first(fd: RawFd, offset: u32, values: &[u16]) -> io::Result<()> {
+    let step = |code: u32, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf, k };
+    let choose = |socket| step(libc::BPF_RET | libc::BPF_K, 0, socket);
+    let mut steps = vec![step(libc::BPF_LD | libc::BPF_H | libc::BPF_ABS, 0, offset)];
+    for &value in values {
+        steps.extend([step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, value.into()), choose(0)]);
+    }
+    steps.push(choose(1));
+    let len = u16::try_from(steps.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let program = libc::sock_fprog { len, filter: steps.as_mut_ptr() };
+    let size = mem::size_of_val(&program) as libc::socklen_t;
+    let option = libc::SO_ATTACH_REUSEPORT_CBPF;
+    // SAFETY: the program and its steps outlive the call, which copies them.
+    let result = unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, option, (&raw const program).cast(), size) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// Bytes of the longest IP packet that an interface sends.
 pub fn interface_mtu(fd: RawFd, name: &str) -> io::Result<u32> {
     // SAFETY: all zeros is a valid ifreq.

@@ -151,7 +151,7 @@ impl Goodput {
             iterations: 1,
             start: Duration::default(),
             compute: Duration::default(),
-            options: Default::default(),
+            options: run.line.options.clone(),
             elements_per_packet: self.elements_per_packet,
             slots: run.point.slots.or(run.line.slots).or(self.slots),
             trees: run.line.trees,

@@ -75,6 +75,9 @@ pub struct Line {
     /// Its aggregation trees, for a protocol with planned trees.
     #[serde(default)]
     pub trees: Option<u16>,
+    /// Its protocol's options, by name; options left out have their defaults.
+    #[serde(default)]
+    pub options: OptionTable,
     /// Its own pool size, if it has one.
     #[serde(default)]
     pub slots: Option<u16>,

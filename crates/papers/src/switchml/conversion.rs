@@ -108,6 +108,8 @@ impl Conversion {
             elements_per_packet: self.elements_per_packet,
             slots: rate.slots,
             rto: None,
+            to_the_letter: false,
+            host_ns: 0.0,
             loss: 0.0,
             seed: 1,
         }

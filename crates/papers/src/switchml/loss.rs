@@ -6,7 +6,7 @@ use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::switchml::PROTOCOL;
 
-use super::rack::LossyRack;
+use super::rack::{LossyRack, RackJob};
 use super::ring;
 use crate::finding::{Figure, Finding, Series, mean};
 use crate::{Context, Experiment, Findings, ReproduceError};
@@ -22,9 +22,16 @@ pub struct Loss {
     pub losses: Vec<f64>,
 }
 
-/// One protocol at one loss.
-struct Point {
+/// A line of figure 6.
+#[derive(Clone, Copy)]
+struct Line {
+    name: &'static str,
     protocol: &'static Protocol,
+    to_the_letter: bool,
+}
+
+/// One line at one loss.
+struct Point {
     loss: f64,
     /// Aggregation times, by seed.
     tat: Vec<f64>,
@@ -32,84 +39,91 @@ struct Point {
     again: Vec<f64>,
 }
 
+/// A line's points; the first is without loss.
+type Points = (Line, Vec<Point>);
+
 impl Experiment for Loss {
-    /// Findings `<protocol>-<percent>` (time divided by the same protocol's without loss) and
-    /// `ring-over-switchml-<percent>` (ring's time divided by SwitchML's).
+    /// Findings `<line>-<percent>` (time divided by the same line's without loss) and `ring-over-<line>-<percent>`. Lines are
+    /// `paper` (Algorithms 3 and 4 to the letter), `switchml` (ours) and `ring`.
     fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
-        let mut jobs = Vec::new();
-        let ring = ring()?;
-        for protocol in [&PROTOCOL, ring] {
-            for loss in std::iter::once(0.0).chain(self.losses.iter().copied()) {
-                let seeds = if loss > 0.0 { context.seeds } else { 1 };
-                jobs.extend((1..=seeds).map(|seed| self.setup.job(protocol, loss, seed)));
-            }
-        }
-        let runs = context.watch.all(&jobs, |job| {
-            let run = job.run(context.watch)?;
-            let again: u64 = run.stats.iter().map(|stats| stats.retransmissions).sum();
-            Ok((run.tat.as_secs_f64(), again as f64))
-        })?;
-        let mut points: Vec<Point> = Vec::new();
-        for (job, (tat, again)) in jobs.iter().zip(runs) {
-            let loss = 100.0 * job.loss;
-            match points.last_mut() {
-                Some(point) if point.protocol == job.protocol && (point.loss - loss).abs() < 1e-9 => {
-                    point.tat.push(tat);
-                    point.again.push(again);
-                }
-                _ => points.push(Point { protocol: job.protocol, loss, tat: vec![tat], again: vec![again] }),
-            }
-        }
-        Ok(self.findings(ring, &points))
+        let line = |name, protocol, to_the_letter| Line { name, protocol, to_the_letter };
+        let lines = [line("paper", &PROTOCOL, true), line("switchml", &PROTOCOL, false), line("ring", ring()?, false)];
+        let losses = || std::iter::once(0.0).chain(self.losses.iter().copied());
+        let seeds = |loss: f64| 1..=if loss > 0.0 { context.seeds } else { 1 };
+        let job = |line: &Line, loss, seed| RackJob {
+            to_the_letter: line.to_the_letter,
+            ..self.setup.job(line.protocol, loss, seed)
+        };
+        let job = &job;
+        let jobs: Vec<RackJob> = lines
+            .iter()
+            .flat_map(|line| losses().flat_map(move |loss| seeds(loss).map(move |seed| job(line, loss, seed))))
+            .collect();
+        let mut runs = context
+            .watch
+            .all(&jobs, |job| {
+                let run = job.run(context.watch)?;
+                let again: u64 = run.stats.iter().map(|stats| stats.retransmissions).sum();
+                Ok((run.tat.as_secs_f64(), again as f64))
+            })?
+            .into_iter();
+        let mut point = |loss: f64| {
+            let (tat, again) = runs.by_ref().take(seeds(loss).count()).unzip();
+            Point { loss, tat, again }
+        };
+        let found: Vec<Points> = lines.map(|line| (line, losses().map(&mut point).collect())).into();
+        Ok(self.findings(&found))
     }
 }
 
 impl Loss {
-    fn findings(&self, ring: &'static Protocol, points: &[Point]) -> Findings {
+    fn findings(&self, found: &[Points]) -> Findings {
         let mut findings = Findings::default();
-        let at = |protocol, loss: f64| {
-            points.iter().find(|point| point.protocol == protocol && (point.loss - loss).abs() < 1e-9)
-        };
-        let mut lines = Vec::new();
-        for protocol in [&PROTOCOL, ring] {
-            let Some(without) = at(protocol, 0.0) else { continue };
-            let base = without.tat[0];
-            let mut line = Series::new(protocol.name, Vec::new());
-            for point in points.iter().filter(|point| point.protocol == protocol && point.loss > 0.0) {
+        let mut series = Vec::new();
+        for (Line { name, .. }, points) in found {
+            let base = points[0].tat[0];
+            let mut line = Series::new(*name, Vec::new());
+            for point in &points[1..] {
                 let inflation: Vec<f64> = point.tat.iter().map(|tat| tat / base).collect();
-                let key = format!("{}-{}", protocol.name, point.loss);
+                let key = format!("{name}-{}", point.loss);
                 findings.cause(&*key, self.cause(point, base));
                 let range = Finding::over("seeds", &inflation);
                 findings.value(key, range);
                 line.points.push([point.loss, range.median]);
                 line.ranges.push([range.low, range.high]);
             }
-            findings.note(format!("{} without loss takes {:.3} ms.", protocol.name, 1e3 * base));
-            lines.push(line);
+            findings.note(format!("{name} without loss takes {:.3} ms.", 1e3 * base));
+            series.push(line);
         }
-        for &loss in &self.losses {
-            if let (Some(ours), Some(ring)) = (at(&PROTOCOL, loss), at(ring, loss)) {
-                let key = format!("ring-over-switchml-{loss}");
-                let ratios: Vec<f64> = ring.tat.iter().zip(&ours.tat).map(|(ring, ours)| ring / ours).collect();
-                findings.value(&*key, Finding::over("seeds", &ratios));
-                let [ring, ours] = [ring, ours].map(|point| 1e3 * mean(&point.tat));
-                findings.cause(key, format!("ring takes {ring:.3} ms, SwitchML {ours:.3} ms"));
-            }
-        }
+        self.compare(&mut findings, found);
         findings.note(
-            "Ours sends a slot again as soon as results of later packets overtake it, and after the timeout only where \
-             nothing overtakes; the paper's worker has the timeout alone. Its libraries over TCP are not simulated: our \
-             ring, with its own acknowledgements, stands for them.",
+            "The line paper has Algorithms 3 and 4 to the letter: a timer for each packet, and nothing else. Ours also sends a slot \
+             again as soon as results of later packets overtake it, and after the timeout only where nothing overtakes. The \
+             paper's libraries over TCP are not simulated: our ring, with its own acknowledgements, stands for them.",
         );
         findings.figures.push(Figure {
             title: format!("Inflation of the aggregation time by loss, {} Gbit/s", self.setup.gbit),
             x: "packets lost on each link (%)".into(),
             y: "time over time without loss".into(),
             log_x: true,
-            series: lines,
+            series,
             marks: Vec::new(),
         });
         findings
+    }
+
+    /// The ring, the last line, over each of the others.
+    fn compare(&self, findings: &mut Findings, found: &[Points]) {
+        let Some(((_, ring), others)) = found.split_last() else { return };
+        for (line, points) in others {
+            for (ours, ring) in points.iter().zip(ring).skip(1) {
+                let key = format!("ring-over-{}-{}", line.name, ours.loss);
+                let ratios: Vec<f64> = ring.tat.iter().zip(&ours.tat).map(|(ring, ours)| ring / ours).collect();
+                findings.value(&*key, Finding::over("seeds", &ratios));
+                let [ring, ours] = [ring, ours].map(|point| 1e3 * mean(&point.tat));
+                findings.cause(key, format!("ring takes {ring:.3} ms, {} {ours:.3} ms", line.name));
+            }
+        }
     }
 
     fn cause(&self, point: &Point, base: f64) -> String {
@@ -165,40 +179,52 @@ impl Recorded {
     }
 }
 
+/// The mean of some runs in words, and the end of the first.
+fn describe(found: &[&Recorded]) -> String {
+    let mean = |figure: fn(&Recorded) -> f64| mean(&found.iter().map(|run| figure(run)).collect::<Vec<_>>());
+    let (ms, again) = (1e3 * mean(|run| run.tat.as_secs_f64()), mean(|run| run.again as f64));
+    let bars = &found[0].packets[found[0].packets.len().saturating_sub(4)..];
+    format!("{ms:.1} ms in all, {again:.0} packets of worker 0 sent again; the last bars of the first seed: {bars:?}")
+}
+
 impl Experiment for Timeline {
     /// Findings `steady-<percent>` (packets while the first 80 % are sent, percent of the line rate) and
-    /// `tail-<percent>` (intervals at the end below half of it). Ranges are over seeds; the figure shows the first
-    /// seed.
+    /// `tail-<percent>` (intervals at the end below half of it), and the same of our own recovery with `ours-` before.
+    /// Ranges are over seeds; the figure shows the first seed of the paper's.
     fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
         let seeds = |loss: f64| 1..=if loss > 0.0 { context.seeds } else { 1 };
-        let points: Vec<(f64, u64)> =
-            self.losses.iter().flat_map(|&loss| seeds(loss).map(move |seed| (loss, seed))).collect();
-        let runs = context.watch.all(&points, |&(loss, seed)| self.record(context, loss, seed))?;
+        let points: Vec<(bool, f64, u64)> = [true, false]
+            .into_iter()
+            .flat_map(|letter| {
+                self.losses.iter().flat_map(move |&loss| seeds(loss).map(move |seed| (letter, loss, seed)))
+            })
+            .collect();
+        let runs = context.watch.all(&points, |&(letter, loss, seed)| self.record(context, letter, loss, seed))?;
         let mut findings = Findings::default();
         let packet = f64::from(self.setup.rack.framing_bytes()) + 4.0 * f64::from(self.setup.elements_per_packet);
         let interval = self.interval_us as f64 * 1e-6;
         let ideal = self.setup.gbit as f64 * 1e9 / 8.0 / packet * interval;
         let mut series = Vec::new();
-        for &loss in &self.losses {
-            let of = |&(&(lossy, _), _): &(&(f64, u64), _)| lossy == loss;
-            let found: Vec<&Recorded> = points.iter().zip(&runs).filter(of).map(|(_, run)| run).collect();
-            let over = |figure: &dyn Fn(&Recorded) -> f64| {
-                Finding::over("seeds", &found.iter().map(|run| figure(run)).collect::<Vec<_>>())
-            };
-            findings.value(format!("steady-{loss}"), over(&|run| run.steady(ideal, 0.8)));
-            findings.value(format!("tail-{loss}"), over(&|run| run.tail(ideal) as f64));
-            let [ms, again] = [|run: &Recorded| 1e3 * run.tat.as_secs_f64(), |run: &Recorded| run.again as f64]
-                .map(|figure| mean(&found.iter().map(|run| figure(run)).collect::<Vec<_>>()));
-            let run = found[0];
-            let text = format!(
-                "{ms:.1} ms in all, {again:.0} packets of worker 0 sent again; the last bars of the first seed: {:?}",
-                &run.packets[run.packets.len().saturating_sub(4)..]
-            );
-            findings.cause(format!("steady-{loss}"), &*text);
-            findings.cause(format!("tail-{loss}"), self.no_tail(run, &runs[0], &text));
-            findings.note(format!("{loss} % loss: {text}"));
-            let points = run.packets.iter().enumerate().map(|(at, &n)| [at as f64 * interval * 1e3, n as f64]);
-            series.push(Series::new(format!("{loss} % loss"), points.collect()));
+        for (letter, prefix, name) in [(true, "", "loss"), (false, "ours-", "loss, ours")] {
+            for &loss in &self.losses {
+                let of = |&(&(way, lossy, _), _): &(&(bool, f64, u64), _)| way == letter && lossy == loss;
+                let found: Vec<&Recorded> = points.iter().zip(&runs).filter(of).map(|(_, run)| run).collect();
+                let over = |figure: &dyn Fn(&Recorded) -> f64| {
+                    Finding::over("seeds", &found.iter().map(|run| figure(run)).collect::<Vec<_>>())
+                };
+                findings.value(format!("{prefix}steady-{loss}"), over(&|run| run.steady(ideal, 0.8)));
+                findings.value(format!("{prefix}tail-{loss}"), over(&|run| run.tail(ideal) as f64));
+                let text = describe(&found);
+                findings.cause(format!("{prefix}steady-{loss}"), &*text);
+                let cause = if letter { text.clone() } else { self.no_tail(found[0], &runs[0], &text) };
+                findings.cause(format!("{prefix}tail-{loss}"), cause);
+                findings.note(format!("{loss} % {name}: {text}"));
+                if letter || loss > 0.0 {
+                    let bars = found[0].packets.iter().enumerate();
+                    let points = bars.map(|(at, &n)| [at as f64 * interval * 1e3, n as f64]);
+                    series.push(Series::new(format!("{loss} % {name}"), points.collect()));
+                }
+            }
         }
         findings.note(format!("The ideal rate is {ideal:.0} packets in {:.1} ms.", 1e3 * interval));
         findings.figures.push(Figure {
@@ -226,8 +252,14 @@ impl Timeline {
         )
     }
 
-    fn record(&self, context: &Context<'_>, loss: f64, seed: u64) -> Result<Recorded, ReproduceError> {
-        let job = self.setup.job(&PROTOCOL, loss, seed);
+    fn record(
+        &self,
+        context: &Context<'_>,
+        to_the_letter: bool,
+        loss: f64,
+        seed: u64,
+    ) -> Result<Recorded, ReproduceError> {
+        let job = RackJob { to_the_letter, ..self.setup.job(&PROTOCOL, loss, seed) };
         let mut sim = job.build()?;
         let (mut packets, mut before) = (Vec::new(), 0);
         let mut until = Time::ZERO;

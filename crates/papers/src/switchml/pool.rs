@@ -143,6 +143,8 @@ impl Pool {
             elements_per_packet: self.elements_per_packet,
             slots,
             rto: None,
+            to_the_letter: false,
+            host_ns: 0.0,
             loss: 0.0,
             seed: 1,
         }

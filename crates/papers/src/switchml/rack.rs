@@ -6,12 +6,12 @@ use tributary_proto::contract::config::TimerConfig;
 use tributary_proto::contract::host::HostStats;
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::numbers::Numbers;
-use tributary_proto::contract::options::{Defaults, Options};
+use tributary_proto::contract::options::{Defaults, Options, TO_THE_LETTER};
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::switchml::PROTOCOL;
-use tributary_sim::engine::{JobPlan, Settings, Simulation};
+use tributary_sim::engine::{HostCosts, JobPlan, Settings, Simulation};
 use tributary_sim::net::Framing;
 use tributary_sim::net::{ImpairmentSpec, LinkImpairment};
 use tributary_sim::topology::star;
@@ -89,6 +89,10 @@ pub struct RackJob {
     pub slots: u16,
     /// The retransmission timeout, fixed; `None` for the machines' own.
     pub rto: Option<Span>,
+    /// True if losses are mended as in Algorithms 3 and 4 to the letter.
+    pub to_the_letter: bool,
+    /// Nanoseconds that each packet costs a host, sent or received.
+    pub host_ns: f64,
     /// Probability of loss for each packet on each link.
     pub loss: f64,
     /// The seed of everything random.
@@ -128,6 +132,8 @@ impl LossyRack {
             elements_per_packet: self.elements_per_packet,
             slots: self.slots,
             rto: Some(Span::from_micros(self.rto_us)),
+            to_the_letter: false,
+            host_ns: 0.0,
             loss: loss / 100.0,
             seed,
         }
@@ -180,6 +186,10 @@ impl RackJob {
         };
         let hosts = self.workers + dedicated.len() as u32;
         let mut sim = Simulation::new(star(hosts, link, us(self.rack.switch_latency_us)), settings);
+        if self.host_ns > 0.0 {
+            let per_packet = Span::from_secs_f64(1e-9 * self.host_ns);
+            sim.set_host_costs(HostCosts { per_packet, per_byte: Span::ZERO, free_at: Time::ZERO });
+        }
         let installed = match self.servers {
             None => sim.install(self.plan()?),
             Some(_) => sim.install_served(self.plan()?, &dedicated),
@@ -218,8 +228,10 @@ impl RackJob {
     }
 
     fn options(&self) -> Result<Options, ReproduceError> {
-        let given = self.of.fixed_point.then(|| (Numbers::OPTION.name.to_owned(), "fixed".to_owned()));
-        let options = self.protocol.options.read_with(&given.into_iter().collect(), Defaults::Simulated);
+        let numbers = self.of.fixed_point.then(|| (Numbers::OPTION.name.to_owned(), "fixed".to_owned()));
+        let resend = self.to_the_letter.then(|| ("resend".to_owned(), TO_THE_LETTER.to_owned()));
+        let given = numbers.into_iter().chain(resend).collect();
+        let options = self.protocol.options.read_with(&given, Defaults::Simulated);
         options.map_err(|error| ReproduceError::Bad(error.to_string()))
     }
 

@@ -32,6 +32,9 @@ pub struct RateAndPool {
     pub gbit: u64,
     /// Pool size for packets of 256 elements; smaller packets get more slots for the same bytes.
     pub slots: u16,
+    /// What a packet costs a host's cores together, in nanoseconds, in lines whose hosts have some.
+    #[serde(default)]
+    pub host_ns: f64,
 }
 
 /// One line of the figure.
@@ -47,6 +50,9 @@ pub struct Line {
     pub servers: Option<Servers>,
     /// Elements of a packet.
     pub elements_per_packet: u16,
+    /// True if packets cost hosts time.
+    #[serde(default)]
+    pub busy_hosts: bool,
 }
 
 impl Line {
@@ -157,6 +163,8 @@ impl Scaling {
             elements_per_packet: line.elements_per_packet,
             slots: u16::try_from(slots).map_err(|_| ReproduceError::Bad(format!("{slots} slots are too many")))?,
             rto: None,
+            to_the_letter: false,
+            host_ns: if line.busy_hosts { rate.host_ns } else { 0.0 },
             loss: 0.0,
             seed: 1,
         })

@@ -94,6 +94,8 @@ impl Volume {
             elements_per_packet: self.elements_per_packet,
             slots: self.slots,
             rto: None,
+            to_the_letter: false,
+            host_ns: 0.0,
             loss: 0.0,
             seed: 1,
         }

@@ -2,7 +2,7 @@
 
 use super::{CanaryHost, CanarySwitch, wire};
 use crate::contract::numbers::Numbers;
-use crate::contract::options::{Kind, OptionSet, OptionSpec, Options};
+use crate::contract::options::{Kind, OptionSet, OptionSpec, Options, TO_THE_LETTER};
 use crate::contract::protocol::{Placement, Protocol, Refusal, Shared};
 use crate::contract::time::Span;
 
@@ -47,12 +47,20 @@ const TIME: Kind = Kind::Time { least: Span::ZERO, most: Span::from_millis(60_00
 /// What the members of a job choose.
 pub const JOB: OptionSet = OptionSet::new(
     "canary",
-    &[OptionSpec {
-        name: "reissues",
-        kind: Kind::Count { least: 0, most: 200 },
-        default: "3",
-        help: "a block that failed so often is summed by hosts",
-    }],
+    &[
+        OptionSpec {
+            name: "reissues",
+            kind: Kind::Count { least: 0, most: 200 },
+            default: "3",
+            help: "a block that failed so often is summed by hosts",
+        },
+        OptionSpec {
+            name: "fails",
+            kind: Kind::Choice(&["lost", TO_THE_LETTER]),
+            default: "lost",
+            help: "an issue fails once requests show that something was lost, or, as in the paper, at the first request",
+        },
+    ],
 );
 
 /// What the operator of the switches chooses. The simulator's defaults are those of Canary's prototype (§5.1), with the

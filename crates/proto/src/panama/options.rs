@@ -22,7 +22,7 @@ const SPECS: &[OptionSpec] = &[
         name: CONGESTION_CONTROL,
         kind: Kind::Choice(rank_synchronous::NAMES),
         default: "on",
-        help: "windows follow marks, or are constant: the room in accelerators",
+        help: "windows follow marks, or are constant: the room in accelerators; or, as in the paper, figure 5 to the letter",
     },
     OptionSpec {
         name: ROUND_ROBIN,

@@ -2,7 +2,7 @@
 
 use tributary_proto::canary::PROTOCOL;
 use tributary_proto::canary::wire::{HEADER_LEN, Header, Kind};
-use tributary_proto::contract::config::{HostConfig, SharedSwitchConfig};
+use tributary_proto::contract::config::{HostConfig, JobConfig, SharedSwitchConfig};
 use tributary_proto::contract::ids::{JobId, NodeId, Rank};
 use tributary_proto::contract::values::Values;
 
@@ -48,9 +48,15 @@ impl Fabric {
         slots: u16,
         config: SharedSwitchConfig,
     ) -> Fabric {
+        Fabric::of_job(cables, roots, job(hosts as u16, slots), config)
+    }
+
+    /// The hosts run this job.
+    pub fn of_job(cables: Cables, roots: Vec<NodeId>, job: JobConfig, config: SharedSwitchConfig) -> Fabric {
+        let hosts = u32::from(job.world_size);
         let of_fabric = cables.plan(hosts, roots);
         let machine = move |rank: usize| {
-            let worker = HostConfig::worker(job(hosts as u16, slots), Rank(rank as u16));
+            let worker = HostConfig::worker(job.clone(), Rank(rank as u16));
             PROTOCOL.host(Values::Elements, &HostConfig { timers: timers(), fabric: of_fabric.clone(), ..worker })
         };
         Fabric::new(&PROTOCOL, cables, (hosts, Box::new(machine)), config, Box::new(|_, _| plan(JobId(1))))

@@ -1,12 +1,15 @@
 //! Losses, doubled packets, dead switches (§3.3): the sum is right, and only what was lost is sent again.
 
+use tributary_proto::canary::PROTOCOL;
 use tributary_proto::canary::wire::Kind;
+use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
 
 use crate::fabric::{Fabric, Fate, bad_cables};
+use crate::harness::fabric::Cables;
 use crate::results::{check, collective, input, reduce};
-use crate::setup::switch_config;
+use crate::setup::{job, switch_config};
 use tributary_numeric::ReduceOp;
 
 const PATIENCE: Span = Span::from_millis(50);
@@ -141,6 +144,21 @@ fn late_ranks_are_waited_for_though_a_request_is_lost() {
         check(&mut fabric, 64);
         assert_eq!(sum_of(&fabric, |stats| stats.reissues), 0, "{late:?} are late");
     }
+}
+
+/// The paper's leader (§3.3) does not wait: whoever is late, a request fails the blocks that wait for it.
+#[test]
+fn with_the_papers_rule_a_late_rank_fails_blocks_of_which_nothing_is_lost() {
+    let options = PROTOCOL.options.read(&[("fails".to_owned(), "paper".to_owned())].into()).unwrap();
+    let job = JobConfig { options, ..job(16, 4) };
+    let mut fabric = Fabric::of_job(Cables::leaf_spine(2, 2, 8), Vec::new(), job, switch_config());
+    let start = |fabric: &mut Fabric, rank| fabric.submit(rank, collective(input(rank, 64), ReduceOp::Sum));
+    (0..16).filter(|&rank| rank != 5).for_each(|rank| start(&mut fabric, rank));
+    fabric.run(Span::from_millis(4));
+    start(&mut fabric, 5);
+    fabric.run(PATIENCE);
+    check(&mut fabric, 64);
+    assert!(sum_of(&fabric, |stats| stats.reissues) > 0, "rank 5 was late");
 }
 
 #[test]

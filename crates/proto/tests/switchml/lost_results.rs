@@ -1,4 +1,4 @@
-//! Who has lost a result gets it the first time it asks (Algorithm 3, line 20), however long ranks computed before:
+//! Who has lost a result gets it the first time it asks (Algorithm 3, line 21), however long ranks computed before:
 //! time in which nothing was under way is not a round trip. Appendix A's t8, in steady use.
 
 use tributary_proto::contract::config::{Below, JobConfig, Parent};
@@ -11,6 +11,7 @@ use tributary_proto::contract::pipeline::Pipeline;
 use tributary_proto::contract::switch::{NoQueues, Verdict};
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::values::Values;
+use tributary_proto::switchml::PROTOCOL;
 
 use crate::setup::{collective, host, job, pipelines, pipelines_in_tree};
 
@@ -108,6 +109,23 @@ fn a_pause_leaves_the_measured_round_trip_as_it_was() {
             let second = process(&mut switch, ranks.now + Span(ROUND.0 - 1), PortId(0), &updates[0]).0;
             assert_eq!(second, Verdict::Port(PortId(0)), "block {block}: it has asked twice");
         }
+        ranks.receive(&result);
+    }
+}
+
+/// With `resend=paper` it spares none: Algorithm 3 answers whatever comes again (line 21).
+#[test]
+fn to_the_letter_every_question_is_answered_however_early_it_comes() {
+    let given = [("numbers", "fixed"), ("resend", "paper")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let options = PROTOCOL.options.read(&given.into()).unwrap();
+    let job = JobConfig { options, ..job(2, 1, K as u16) };
+    let (mut ranks, mut switch) = (Ranks::new(&job, 3), pipelines(Values::Elements, &job, 2).remove(0));
+    for block in 0..12 {
+        let updates = ranks.next_updates();
+        process(&mut switch, ranks.now, PortId(0), &updates[0]);
+        let (_, result) = process(&mut switch, ranks.now, PortId(1), &updates[1]);
+        let early = process(&mut switch, ranks.now + Span(1), PortId(0), &updates[0]).0;
+        assert_eq!(early, Verdict::Port(PortId(0)), "block {block}");
         ranks.receive(&result);
     }
 }

@@ -6,6 +6,7 @@ mod cores;
 mod foreign;
 mod job;
 mod keys;
+mod lossless;
 mod names;
 mod network;
 mod shape;
@@ -26,11 +27,18 @@ pub use job::{
     StragglerSection, Timeouts,
 };
 pub use keys::{overlay, set_key};
+pub(crate) use lossless::check_credits;
+pub use lossless::{LosslessKind, LosslessSection};
 pub use names::{Hosts, LinkSet, Links, NodeName, Placement, SwitchName, Tier};
-pub use network::{LosslessSection, Network, NoiseSection, Routing};
-pub use shape::{ClosShape, DumbbellShape, GraphLink, GraphShape, LeafSpineShape, LinkOverride, StarShape};
+pub use network::{Network, NoiseSection, Routing};
+pub use shape::{
+    ClosShape, DragonflyShape, DumbbellShape, GraphLink, GraphShape, GridShape, LeafSpineShape, LinkOverride,
+    RailsShape, StarShape, TorusShape,
+};
 pub use step::{LayerSection, NodeSection, StepCollective, StepKind, StepSection};
-pub use traffic::{Flows, OneFlow, Pattern, Sizes, TrafficSection, Transport, TransportSection};
+pub use traffic::{
+    BurstTimes, BurstsSection, Flows, OneFlow, Pattern, Sizes, TrafficSection, Transport, TransportSection,
+};
 pub use training::{SmallModels, TrainingSection};
 pub use tributary_control::quantity::{Bytes, DataRate, Duration, Share};
 

@@ -118,7 +118,7 @@ impl Tier {
     /// The shape that has this tier.
     const fn shape(self) -> &'static str {
         match self {
-            Tier::Leaf | Tier::Spine => "leaf_spine",
+            Tier::Leaf | Tier::Spine => "leaf_spine or rails",
             Tier::Edge | Tier::Aggregation | Tier::Core => "clos",
         }
     }

@@ -3,14 +3,18 @@
 use serde::{Deserialize, Serialize};
 use tributary_proto::contract::time::Span;
 
-use super::shape::{ClosShape, DumbbellShape, GraphShape, LeafSpineShape, LinkOverride, StarShape, mark_bytes};
+use super::lossless::{FULL_PACKET, LosslessSection};
+use super::shape::{
+    ClosShape, DragonflyShape, DumbbellShape, GraphShape, GridShape, LeafSpineShape, LinkOverride, RailsShape, Shape,
+    StarShape, TorusShape, mark_bytes,
+};
 use super::{Bytes, DataRate, Duration, Share};
 use super::{ConfigError, invalid};
+use crate::deadlock;
 use crate::engine::Holds;
-use crate::net::{CLASSES, Charges, Framing, LosslessSpec, Service, SharedBuffer, headroom};
-use crate::routing::Balancing;
-use crate::topology::{Clos, Graph, dumbbell, leaf_spine, star};
-use crate::topology::{LinkSpec, Rate};
+use crate::net::{CLASSES, Framing, LosslessSpec, Service, SharedBuffer};
+use crate::routing::{Balancing, Table};
+use crate::topology::{Graph, LinkSpec, Rate, Specs};
 
 /// `[network]`: one shape, and the properties of all links and switches.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -28,6 +32,18 @@ pub struct Network {
     /// A folded Clos network of three levels.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clos: Option<ClosShape>,
+    /// A torus or a mesh.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub torus: Option<TorusShape>,
+    /// Rows of switches that are all connected to each other, in every dimension.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hyperx: Option<GridShape>,
+    /// Groups of switches that are all connected to each other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dragonfly: Option<DragonflyShape>,
+    /// Pods in which accelerators of one number have a leaf of their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rails: Option<RailsShape>,
     /// Any graph.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub graph: Option<GraphShape>,
@@ -92,23 +108,6 @@ pub struct Network {
     pub noise: Option<NoiseSection>,
 }
 
-/// `lossless`: when a switch orders the sender of a port's packets to PAUSE. `queue` is the buffer of each port for
-/// packets that came in there; it must also hold the packets that still arrive after the order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct LosslessSection {
-    /// The sender must pause when more than this waits; half of the smallest queue if left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub xoff: Option<Bytes>,
-    /// The sender goes on when no more than this waits; two packets of 1,538 bytes less than `xoff` if left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub xon: Option<Bytes>,
-    /// Which packets are charged to a port's buffer; all if left out. The other choices show what PAUSE does to programs'
-    /// sums.
-    #[serde(skip_serializing_if = "Charges::is_default")]
-    pub charges: Charges,
-}
-
 /// `noise`: operating system noise (Canary §5.2.5).
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -139,6 +138,10 @@ pub enum Routing {
     LeastQueued,
     /// The destination's own port unless its queue is more than half full, then the shortest (Canary §5.2).
     DefaultUnlessHalfFull,
+    /// Dimension by dimension, the first one first.
+    DimensionOrder,
+    /// By a switch drawn at random, packet by packet (Valiant, 1982).
+    Valiant,
 }
 
 mod defaults {
@@ -167,9 +170,6 @@ mod defaults {
     }
 }
 
-/// Bytes on a link of a full Ethernet packet.
-const FULL_PACKET: u64 = 1538;
-
 /// More nodes or links than this are probably a mistake.
 const MAX_NODES: u64 = 1 << 21;
 const MAX_LINKS: u64 = 1 << 24;
@@ -177,37 +177,14 @@ const MAX_LINKS: u64 = 1 << 24;
 impl Network {
     /// The graph, checked.
     pub fn build(&self) -> Result<Graph, ConfigError> {
-        let shapes = [
-            self.star.is_some(),
-            self.dumbbell.is_some(),
-            self.leaf_spine.is_some(),
-            self.clos.is_some(),
-            self.graph.is_some(),
-        ];
-        if shapes.iter().filter(|&&set| set).count() != 1 {
-            return Err(invalid(
-                "the network needs exactly one shape: [network.star], [network.dumbbell], [network.leaf_spine], \
-                 [network.clos] or [network.graph]",
-            ));
-        }
-        self.check_size()?;
+        let shape = self.shape()?;
+        check_size(&shape)?;
         self.check_marks()?;
-        let latency = self.switch_latency.0;
-        let (host, core) = (self.host_link(), self.core_link());
-        let graph = if let Some(shape) = &self.star {
-            star(shape.hosts, host, latency)
-        } else if let Some(shape) = &self.dumbbell {
-            dumbbell(shape.left, shape.right, host, core, latency)
-        } else if let Some(shape) = &self.leaf_spine {
-            leaf_spine(shape.leaves, shape.spines, shape.hosts_per_leaf, host, core, latency)
-        } else if let Some(shape) = &self.clos {
-            shape.dimensions()?.graph(host, core, core, latency)
-        } else if let Some(shape) = &self.graph {
-            shape.build(host, core, latency)?
-        } else {
-            unreachable!("one shape is set")
-        };
+        self.check_routing(&shape)?;
+        let specs = Specs { host: self.host_link(), core: self.core_link(), switch_latency: self.switch_latency.0 };
+        let graph = shape.build(&specs)?;
         graph.check().map_err(|error| invalid(error.to_string()))?;
+        self.check_deadlock(&shape, &graph)?;
         Ok(graph)
     }
 
@@ -220,30 +197,9 @@ impl Network {
         Ok(Framing { overhead: fits(self.overhead, "overhead")?, minimum: fits(self.shortest, "shortest")? })
     }
 
-    /// When switches order senders to PAUSE.
+    /// What keeps queues from overflowing.
     pub fn lossless(&self, graph: &Graph) -> Result<Option<LosslessSpec>, ConfigError> {
-        let Some(section) = &self.lossless else { return Ok(None) };
-        let links = || graph.edges().iter().flat_map(|edge| [edge.a_to_b, edge.b_to_a]);
-        let smallest = links().map(|link| link.queue_bytes).min().unwrap_or(0);
-        let xoff = section.xoff.map_or(smallest / 2, |xoff| xoff.0);
-        let xon = section.xon.map_or(xoff.saturating_sub(2 * FULL_PACKET), |xon| xon.0);
-        if xon > xoff {
-            return Err(invalid(format!("lossless: xon = {} is more than xoff = {}", Bytes(xon), Bytes(xoff))));
-        }
-        for link in links() {
-            // An order to pause also takes a switch's latency.
-            let link = LinkSpec { delay: link.delay + self.switch_latency.0, ..link };
-            let needed = xoff.saturating_add(headroom(&link, FULL_PACKET));
-            if needed > link.queue_bytes {
-                return Err(invalid(format!(
-                    "lossless: with xoff = {} a queue needs {} for what still comes in, and has {}",
-                    Bytes(xoff),
-                    Bytes(needed),
-                    Bytes(link.queue_bytes)
-                )));
-            }
-        }
-        Ok(Some(LosslessSpec { xoff, xon, charges: section.charges }))
+        self.lossless.as_ref().map(|section| section.spec(graph, self.switch_latency.0)).transpose()
     }
 
     /// The buffer that a switch's queues share.
@@ -294,6 +250,8 @@ impl Network {
             Routing::Flowlet => Balancing::Flowlet { gap: self.flowlet_gap.0 },
             Routing::LeastQueued => Balancing::LeastQueued,
             Routing::DefaultUnlessHalfFull => Balancing::DefaultUnlessHalfFull,
+            Routing::DimensionOrder => Balancing::DimensionOrder,
+            Routing::Valiant => Balancing::Valiant,
         })
     }
 
@@ -330,33 +288,52 @@ impl Network {
         Ok(())
     }
 
-    /// Refuses a network that would take all memory, before it is built.
-    fn check_size(&self) -> Result<(), ConfigError> {
-        let product = |factors: &[u32]| factors.iter().fold(1u64, |product, &n| product.saturating_mul(n.into()));
-        let (nodes, links) = if let Some(shape) = &self.star {
-            (u64::from(shape.hosts), u64::from(shape.hosts))
-        } else if let Some(shape) = &self.dumbbell {
-            let hosts = u64::from(shape.left) + u64::from(shape.right);
-            (hosts, hosts)
-        } else if let Some(LeafSpineShape { leaves, spines, hosts_per_leaf }) = self.leaf_spine {
-            let hosts = product(&[leaves, hosts_per_leaf]);
-            (hosts + u64::from(leaves) + u64::from(spines), hosts.saturating_add(product(&[leaves, spines])))
-        } else if let Some(shape) = &self.clos {
-            let Clos { pods, edges, aggregations, cores, hosts_per_edge } = shape.dimensions()?;
-            let hosts = product(&[pods, edges, hosts_per_edge]);
-            let links = hosts.saturating_add(product(&[pods, edges, aggregations]));
-            (hosts, links.saturating_add(product(&[pods, aggregations, cores])))
-        } else if let Some(shape) = &self.graph {
-            (u64::from(shape.hosts) + u64::from(shape.switches), shape.links.len() as u64)
-        } else {
-            (0, 0)
-        };
-        if nodes > MAX_NODES || links > MAX_LINKS {
-            return Err(invalid(format!(
-                "a network of {nodes} nodes and {links} links is more than this program takes: at most {MAX_NODES} \
-                 and {MAX_LINKS}"
-            )));
+    /// Refuses what a shape has no use for.
+    fn check_routing(&self, shape: &Shape) -> Result<(), ConfigError> {
+        for routing in [self.routing, self.background_routing.unwrap_or(self.routing)] {
+            match routing {
+                Routing::DimensionOrder if !matches!(shape, Shape::Torus(_) | Shape::Hyperx(_)) => {
+                    return Err(invalid(
+                        "routing = \"dimension_order\" is for torus and hyperx, which have dimensions",
+                    ));
+                }
+                Routing::Valiant if !shape.is_direct() => {
+                    return Err(invalid(
+                        "routing = \"valiant\" is for torus, hyperx, dragonfly and graph: in other shapes a detour by a random \
+                         switch leads nowhere that shortest paths do not",
+                    ));
+                }
+                _ => {}
+            }
         }
         Ok(())
     }
+
+    /// Refuses PAUSE where ports could wait for each other in a circle. An arbitrary graph is its author's own.
+    fn check_deadlock(&self, shape: &Shape, graph: &Graph) -> Result<(), ConfigError> {
+        if self.lossless.is_none() || matches!(shape, Shape::Graph(_)) || !shape.is_direct() {
+            return Ok(());
+        }
+        let table = Table::new(graph, |_| true);
+        let Some(cycle) = deadlock::cycle(graph, &table, &self.balancing()) else { return Ok(()) };
+        let shown: Vec<String> = cycle.iter().take(4).map(|&link| graph.name(graph.ends(link).0)).collect();
+        let more = if cycle.len() > shown.len() { ", ..." } else { "" };
+        Err(invalid(format!(
+            "lossless: links can PAUSE each other in a circle ({}{more}) and stand still for good; under PAUSE take a mesh (torus \
+             with wrap = false) or a hyperx, with routing = \"dimension_order\"",
+            shown.join(", ")
+        )))
+    }
+}
+
+/// Refuses a network that would take all memory, before it is built.
+fn check_size(shape: &Shape) -> Result<(), ConfigError> {
+    let (nodes, links) = shape.size()?;
+    if nodes > MAX_NODES || links > MAX_LINKS {
+        return Err(invalid(format!(
+            "a network of {nodes} nodes and {links} links is more than this program takes: at most {MAX_NODES} and \
+             {MAX_LINKS}"
+        )));
+    }
+    Ok(())
 }

@@ -70,6 +70,12 @@ pub struct TrafficSection {
     /// links.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub exchange: bool,
+    /// A `stream` sends in bursts, and is silent between them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bursts: Option<BurstsSection>,
+    /// Of the flows in a file, those with this in their column `class`; all if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
     /// When it begins.
     #[serde(default)]
     pub start: Duration,
@@ -101,10 +107,36 @@ impl TrafficSection {
             load: defaults::full(),
             rate: None,
             exchange: false,
+            bursts: None,
+            class: None,
             start: Duration::default(),
             until: None,
         }
     }
+}
+
+/// `bursts`: how long a stream sends, and how long it is silent.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct BurstsSection {
+    /// How long a burst lasts.
+    pub on: Duration,
+    /// From a burst to the next.
+    pub off: Duration,
+    /// What these times are.
+    #[serde(default)]
+    pub times: BurstTimes,
+}
+
+/// Whether bursts are all equal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BurstTimes {
+    /// Each time is drawn from an exponential distribution with this mean, for each sender by itself.
+    #[default]
+    Exponential,
+    /// All times are equal, and those of all senders begin together.
+    Fixed,
 }
 
 /// A distribution of flows' sizes.

@@ -245,6 +245,7 @@ pub struct Forwarding {
     /// Its number among switches.
     pub index: u32,
     chooser: Chooser,
+    has_detours: bool,
     groups: Vec<Vec<PortId>>,
     /// Numbers of groups that are not in use.
     free: Vec<GroupId>,
@@ -253,7 +254,8 @@ pub struct Forwarding {
 impl Forwarding {
     /// A switch without groups.
     pub fn new(node: NodeId, index: u32, chooser: Chooser) -> Forwarding {
-        Forwarding { node, index, chooser, groups: Vec::new(), free: Vec::new() }
+        let has_detours = chooser.has_detours();
+        Forwarding { node, index, chooser, has_detours, groups: Vec::new(), free: Vec::new() }
     }
 
     /// Installs a multicast group.
@@ -274,8 +276,12 @@ impl Forwarding {
 
     /// Forwards a packet that came over a link or that a program made.
     #[inline]
-    pub fn forward(&mut self, fabric: &mut Fabric, table: &Table, origin: Origin, packet: Packet) {
-        let ports = table.next_hops(self.index, packet.dst).0;
+    pub fn forward(&mut self, fabric: &mut Fabric, table: &Table, origin: Origin, mut packet: Packet) {
+        let to = match self.has_detours {
+            true => self.chooser.detour(table, self.index, &mut packet),
+            false => packet.dst,
+        };
+        let ports = table.next_hops(self.index, to).0;
         if ports.is_empty() {
             fabric.lose_unroutable(self.node, &packet);
             return;

@@ -9,7 +9,9 @@ use super::plan::{job_plan, switch_options};
 use super::traffic::add_traffic;
 use super::transport::transports;
 use super::{shares, step, training};
-use crate::config::{Config, ConfigError, Duration, HostCostSection, Hosts, JobSection, StragglerSection, invalid};
+use crate::config::{
+    Config, ConfigError, Duration, HostCostSection, Hosts, JobSection, StragglerSection, check_credits, invalid,
+};
 use crate::engine::{Accelerator, HostCosts, JobPlan, Noise, Settings, SharedSettings, Simulation};
 use crate::net::Service;
 use crate::rng::{Purpose, Rng};
@@ -18,6 +20,7 @@ use crate::topology::Graph;
 /// The network of a file with its jobs, traffic and faults, at time zero.
 pub fn build(config: &Config) -> Result<Simulation, ConfigError> {
     let graph = config.network.build()?;
+    check_credits(config)?;
     let longest = graph.edges().iter().map(|edge| edge.a_to_b.delay.max(edge.b_to_a.delay)).max().unwrap_or_default();
     if longest > config.end.0 {
         let longest = Duration(longest);

@@ -8,13 +8,15 @@ use tributary_proto::contract::time::{Span, Time};
 use super::hosts::Allocation;
 use super::transport::class;
 use crate::config::{
-    Bytes, Config, ConfigError, Flows, Hosts, NodeName, OneFlow, Pattern, Sizes, TrafficSection, Transport, invalid,
+    BurstTimes, Bytes, Config, ConfigError, Flows, Hosts, NodeName, OneFlow, Pattern, Sizes, TrafficSection, Transport,
+    invalid,
 };
 use crate::engine::{Background, Simulation};
+use crate::rng::{Purpose, Rng};
 use crate::transport::Kind;
 use crate::workload::{
-    FlowList, FlowSource, ListedFlow, PoissonGroup, Queries, SizeTable, Stream, UniformGroup, all_to_all, permutation,
-    read_flows,
+    Bursts, FlowList, FlowSource, ListedFlow, PoissonGroup, Queries, SizeTable, Stream, UniformGroup, all_to_all,
+    permutation, read_flows,
 };
 
 /// The senders and the receivers; the same hosts if a section does not name two sets.
@@ -54,7 +56,7 @@ pub fn add_traffic(
     hosts: &mut Allocation,
 ) -> Result<(), ConfigError> {
     let error = |sentence: &str| invalid(format!("traffic {index}: {sentence}"));
-    check_keys(config, section).map_err(error)?;
+    check_keys(config, section).and_then(|()| check_shares(section)).map_err(error)?;
     if section.pattern == Pattern::List {
         return listed(simulation, config, index, section).map_err(|why| error(&why));
     }
@@ -82,7 +84,7 @@ pub fn add_traffic(
         }
         (Pattern::Stream, _) => {
             let pattern = pattern()?;
-            streams(simulation, pattern, section, &peers).map_err(|why| error(&why))?;
+            streams(simulation, config, pattern, section, &peers).map_err(|why| error(&why))?;
         }
         (Pattern::List, _) => unreachable!("it takes no hosts"),
         (Pattern::Poisson | Pattern::Incast | Pattern::AllToAll, Some(Transport::None)) => {
@@ -134,7 +136,8 @@ fn listed(simulation: &mut Simulation, config: &Config, index: usize, section: &
         Some(Flows::Here(flows)) => flows.iter().map(one_flow).collect::<Result<Vec<_>, _>>()?,
         Some(Flows::File(path)) => {
             let text = fs::read_to_string(path).map_err(|error| error.to_string());
-            text.and_then(|text| read_flows(&text)).map_err(|why| format!("flows = {path:?}: {why}"))?
+            text.and_then(|text| read_flows(&text, section.class.as_deref()))
+                .map_err(|why| format!("flows = {path:?}: {why}"))?
         }
     };
     let hosts = simulation.graph().hosts();
@@ -190,7 +193,13 @@ fn one_flow(flow: &OneFlow) -> Result<ListedFlow, String> {
 }
 
 /// A stream from each sender to the receiver with the same index.
-fn streams(simulation: &mut Simulation, pattern: u8, section: &TrafficSection, peers: &Peers) -> Result<(), String> {
+fn streams(
+    simulation: &mut Simulation,
+    config: &Config,
+    pattern: u8,
+    section: &TrafficSection,
+    peers: &Peers,
+) -> Result<(), String> {
     let Peers { senders, receivers } = peers;
     let packet = packet_of(section)?;
     let Some(rate) = section.rate else { return Err("a stream needs a rate, as in rate = \"1 Gbit/s\"".into()) };
@@ -200,7 +209,12 @@ fn streams(simulation: &mut Simulation, pattern: u8, section: &TrafficSection, p
     }
     let (start, until) = (Time::ZERO + section.start.0, section.until.map(|until| Time::ZERO + until.0));
     for (&from, &to) in senders.iter().zip(receivers) {
-        let stream = Stream::new(to, pattern, packet, rate.0.time_of(packet.into()), start, until);
+        let bursts = section.bursts.as_ref().map(|bursts| {
+            let number = u64::from(pattern) << 32 | u64::from(from.0);
+            let rng = (bursts.times == BurstTimes::Exponential).then(|| Rng::new(config.seed, Purpose::Bursts, number));
+            Bursts::new(bursts.on.0, bursts.off.0, start, rng)
+        });
+        let stream = Stream::new(to, pattern, packet, rate.0.time_of(packet.into()), start, until).in_bursts(bursts);
         simulation.add_background(from, Background::Stream(stream));
     }
     Ok(())
@@ -257,6 +271,22 @@ fn check_keys(config: &Config, section: &TrafficSection) -> Result<(), &'static 
     }
     if section.until.is_some_and(|until| until.0 <= section.start.0) {
         return Err("until is not after start");
+    }
+    Ok(())
+}
+
+/// Refuses bursts and classes of flows where there are none.
+fn check_shares(section: &TrafficSection) -> Result<(), &'static str> {
+    if let Some(bursts) = &section.bursts {
+        if section.pattern != Pattern::Stream {
+            return Err("bursts is for pattern = \"stream\"");
+        }
+        if bursts.on.0 == Span::ZERO || bursts.off.0 == Span::ZERO {
+            return Err("bursts: on and off are above 0");
+        }
+    }
+    if section.class.is_some() && !matches!(section.flows, Some(Flows::File(_))) {
+        return Err("class is for flows of a file, which may have a column class");
     }
     Ok(())
 }

@@ -66,7 +66,10 @@ fn transport(
     check(graph, congestion_control, recovery, is_sprayed).map_err(error)?;
     let mut base_rtt = section.base_rtt.map_or(defaults.base_rtt, |rtt| rtt.0);
     if congestion_control.feedback == Feedback::Telemetry {
-        let path = LongestPath::of(graph, framing, packet_bytes);
+        let mut path = LongestPath::of(graph, framing, packet_bytes);
+        if background_routing(config) == Routing::Valiant {
+            path = LongestPath { switches: 2 * path.switches - 1, round_trip: path.round_trip + path.round_trip };
+        }
         if path.switches > MAX_HOPS {
             let (switches, name) = (path.switches, congestion_control.name);
             return Err(error(format!("{name} reads what up to {MAX_HOPS} switches write, and a path has {switches}")));
@@ -101,11 +104,19 @@ fn algorithm(section: &TransportSection, defaults: &TransportSettings) -> Result
     })
 }
 
+fn background_routing(config: &Config) -> Routing {
+    config.network.background_routing.unwrap_or(config.network.routing)
+}
+
 /// True if packets of one flow may take several paths at the same time.
 fn is_sprayed(config: &Config) -> bool {
-    match config.network.background_routing.unwrap_or(config.network.routing) {
-        Routing::Ecmp | Routing::Flowlet => false,
-        Routing::RoundRobin | Routing::Random | Routing::LeastQueued | Routing::DefaultUnlessHalfFull => true,
+    match background_routing(config) {
+        Routing::Ecmp | Routing::Flowlet | Routing::DimensionOrder => false,
+        Routing::RoundRobin
+        | Routing::Random
+        | Routing::LeastQueued
+        | Routing::DefaultUnlessHalfFull
+        | Routing::Valiant => true,
     }
 }
 

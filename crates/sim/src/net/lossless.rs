@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 use tributary_proto::contract::time::Time;
 
+use super::credits::{Credit, CreditPort};
 use crate::topology::{Graph, LinkId, LinkSpec, Rate};
 
 /// Bytes of a PAUSE frame on a link: the shortest frame, preamble and gap.
@@ -30,13 +31,24 @@ pub struct LosslessSpec {
     pub xon: u64,
     /// Which packets are charged to a port's buffer.
     pub charges: Charges,
+    /// The virtual channels of each link, if credits and not PAUSE decide when packets leave.
+    pub channels: Option<u8>,
 }
 
 impl LosslessSpec {
     /// All packets are charged.
     pub fn new(xoff: u64, xon: u64) -> LosslessSpec {
-        LosslessSpec { xoff, xon, charges: Charges::All }
+        LosslessSpec { xoff, xon, charges: Charges::All, channels: None }
     }
+}
+
+/// What a far end tells the near end of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// To stop, or to go on.
+    Pause(bool),
+    /// To send more, or less, on a channel.
+    Credit(Credit),
 }
 
 /// Which packets are charged to the buffer of the port where they, or the packets that they were made of, came in.
@@ -83,6 +95,13 @@ pub enum Origin {
     Collected(LinkId),
     /// It is one of several copies of a packet, which are charged as one packet until the last copy has left.
     Copies(CopiesId),
+}
+
+/// What a packet is charged to where credits are: the port, and the channel of what came in there.
+#[derive(Clone, Copy)]
+pub(super) struct Charge {
+    pub origin: Origin,
+    pub channel: u8,
 }
 
 /// Copies of one packet in output queues of a lossless switch.
@@ -142,6 +161,8 @@ pub(super) struct Lossless {
     pub spec: LosslessSpec,
     /// The state of each link.
     pub ports: Vec<Port>,
+    /// Each link's channels; empty with PAUSE.
+    pub credits: Vec<CreditPort<Charge>>,
     copies: Vec<Copies>,
     free_copies: u32,
     /// For each link, whether it leads to a higher level, and whether to a lower one.
@@ -158,14 +179,16 @@ impl Lossless {
             let (far, near) = (graph.level(far), graph.level(near));
             (Port { buffer_bytes: link.queue_bytes, ..Port::default() }, (far > near, far < near))
         });
-        let (ports, rises) = ports.unzip();
-        Lossless { spec, ports, copies: Vec::new(), free_copies: NONE_FREE, rises }
+        let (ports, rises): (Vec<Port>, _) = ports.unzip();
+        let channels = |channels| ports.iter().map(|port| CreditPort::new(channels, port.buffer_bytes)).collect();
+        let credits = spec.channels.map_or_else(Vec::new, channels);
+        Lossless { spec, ports, credits, copies: Vec::new(), free_copies: NONE_FREE, rises }
     }
 
     /// Charges a packet that joins the queue of link `at`. `None` if its port's buffer is full; otherwise the link whose
     /// sender must stop, if one must.
     pub fn charge(&mut self, at: LinkId, origin: Origin, bytes: u16) -> Option<Option<LinkId>> {
-        let xoff = self.spec.xoff;
+        let (xoff, pauses) = (self.spec.xoff, self.credits.is_empty());
         let origin = match origin {
             Origin::Link(origin) => origin,
             Origin::Copies(_) => return Some(None),
@@ -175,20 +198,40 @@ impl Lossless {
             }
         };
         let port = &mut self.ports[origin.index()];
-        if port.buffered + u64::from(bytes) > port.buffer_bytes {
+        if pauses && port.buffered + u64::from(bytes) > port.buffer_bytes {
             return None;
         }
         port.buffered += u64::from(bytes);
         port.max_buffered = port.max_buffered.max(port.buffered);
-        let stop = port.buffered > xoff && !port.pausing;
+        let stop = pauses && port.buffered > xoff && !port.pausing;
         port.pausing |= stop;
         port.pauses += u64::from(stop);
         Some(stop.then_some(origin))
     }
 
+    /// The channel of the packet that a packet is made of, which came in in this instant.
+    pub fn channel_at(&self, origin: Origin) -> u8 {
+        let from = match origin {
+            Origin::Local => return 0,
+            Origin::Link(from) | Origin::Derived(from) | Origin::Collected(from) => from,
+            Origin::Copies(CopiesId(number)) => self.copies[number as usize].origin,
+        };
+        self.credits[from.index()].arrived
+    }
+
     /// Releases the charge of a packet that has left link `at` or was lost before it; returns the link whose sender may
     /// go on.
     pub fn release(&mut self, at: LinkId, origin: Origin, bytes: u16) -> Option<LinkId> {
+        let (origin, _) = self.discharge(at, origin, bytes)?;
+        let xon = self.spec.xon;
+        let port = &mut self.ports[origin.index()];
+        let resume = port.pausing && port.buffered <= xon;
+        port.pausing &= !resume;
+        resume.then_some(origin)
+    }
+
+    /// Releases the charge of a packet; returns the port that has fewer bytes now, and how many fewer.
+    pub fn discharge(&mut self, at: LinkId, origin: Origin, bytes: u16) -> Option<(LinkId, u16)> {
         let (origin, bytes) = match origin {
             Origin::Link(origin) => (origin, bytes),
             Origin::Copies(CopiesId(number)) => {
@@ -205,12 +248,8 @@ impl Lossless {
                 return None;
             }
         };
-        let xon = self.spec.xon;
-        let port = &mut self.ports[origin.index()];
-        port.buffered -= u64::from(bytes);
-        let resume = port.pausing && port.buffered <= xon;
-        port.pausing &= !resume;
-        resume.then_some(origin)
+        self.ports[origin.index()].buffered -= u64::from(bytes);
+        Some((origin, bytes))
     }
 
     /// True if packets that came in over `from` may wait there for `over`: on the way up, down, or up and then down. If

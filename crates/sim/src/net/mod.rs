@@ -3,6 +3,7 @@
 //! Start with [`Fabric`]; a [`Link`](link::Link) is one direction of a cable together with the output queue before it.
 
 mod classes;
+mod credits;
 mod fabric;
 mod link;
 mod lossless;
@@ -12,6 +13,7 @@ mod telemetry;
 mod trace;
 
 pub use classes::{CLASSES, Service};
+pub use credits::MOST_CHANNELS;
 pub use fabric::buffers::SharedBuffer;
 pub use fabric::faults::{ImpairmentSpec, LinkImpairment};
 pub(crate) use fabric::partition::{Outbox, Partition};

@@ -17,6 +17,7 @@ impl PacketFlags {
     const PRIORITY_SHIFT: u32 = 2;
     const EVERY_HOP: u8 = 1 << 5;
     const RECORDS: u8 = 1 << 6;
+    const PASSED_DETOUR: u8 = 1 << 7;
 
     /// Flags of a packet of this priority, 0 to 7.
     pub fn new(ecn: Ecn, priority: u8) -> PacketFlags {
@@ -45,6 +46,17 @@ impl PacketFlags {
     #[inline]
     pub fn takes_records(self) -> bool {
         self.0 & PacketFlags::RECORDS != 0
+    }
+
+    /// The same flags, for a packet that has passed its intermediate switch.
+    pub fn with_passed_detour(self) -> PacketFlags {
+        PacketFlags(self.0 | PacketFlags::PASSED_DETOUR)
+    }
+
+    /// True if the packet has passed its intermediate switch, where routing has such.
+    #[inline]
+    pub fn passed_detour(self) -> bool {
+        self.0 & PacketFlags::PASSED_DETOUR != 0
     }
 
     /// The congestion bits.

@@ -27,8 +27,9 @@ pub fn draw(graph: &Graph) -> String {
         let x = MARGIN + (WIDTH - 2.0 * MARGIN) * (index as f64 + 0.5) / row.len() as f64;
         (x, MARGIN + ROW * f64::from(highest) - ROW * level as f64)
     };
-    let positions: Vec<(f64, f64)> = nodes().map(at).collect();
-    let height = 2.0 * MARGIN + ROW * f64::from(highest);
+    let on_circle = highest == 1 && rows[1].len() > 2;
+    let positions: Vec<(f64, f64)> = if on_circle { circle(graph) } else { nodes().map(at).collect() };
+    let height = if on_circle { WIDTH } else { 2.0 * MARGIN + ROW * f64::from(highest) };
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" \
          font-size=\"11\" text-anchor=\"middle\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
@@ -38,7 +39,7 @@ pub fn draw(graph: &Graph) -> String {
         let ((x1, y1), (x2, y2)) = (positions[edge.a.index()], positions[edge.b.index()]);
         let width = 0.5 + 2.5 * edge.a_to_b.rate.0 as f64 / fastest as f64;
         // Cables within a row are bent, so that they do not run through its nodes.
-        let bend = if y1 == y2 { (x1 - x2).abs() / 4.0 + 20.0 } else { 0.0 };
+        let bend = if y1 == y2 && !on_circle { (x1 - x2).abs() / 4.0 + 20.0 } else { 0.0 };
         let (x, y) = ((x1 + x2) / 2.0, (y1 + y2) / 2.0 - bend);
         let title = format!("{} - {}: {}", graph.name(edge.a), graph.name(edge.b), DataRate(edge.a_to_b.rate));
         let _ = writeln!(
@@ -63,6 +64,29 @@ pub fn draw(graph: &Graph) -> String {
     svg
 }
 
+/// Switches on a circle, where all of them have hosts; hosts outside, beside their switch.
+fn circle(graph: &Graph) -> Vec<(f64, f64)> {
+    let at = |radius: f64, turn: f64| {
+        let angle = std::f64::consts::TAU * turn / f64::from(graph.switches());
+        (WIDTH / 2.0 + radius * angle.sin(), WIDTH / 2.0 - radius * angle.cos())
+    };
+    let (inner, outer) = (WIDTH / 2.0 - 3.5 * MARGIN, WIDTH / 2.0 - MARGIN);
+    let mut of_switch = vec![Vec::new(); graph.switches() as usize];
+    let ends = graph.edges().iter().map(|edge| (edge.a.min(edge.b), edge.a.max(edge.b)));
+    for (host, switch) in ends.filter(|(host, _)| host.0 < graph.hosts()) {
+        of_switch[(switch.0 - graph.hosts()) as usize].push(host);
+    }
+    let mut positions = vec![(0.0, 0.0); graph.nodes()];
+    for (switch, hosts) in of_switch.iter().enumerate() {
+        positions[graph.switch(switch as u32).index()] = at(inner, switch as f64);
+        for (index, host) in hosts.iter().enumerate() {
+            let aside = (index as f64 + 0.5) / hosts.len() as f64 - 0.5;
+            positions[host.index()] = at(outer, switch as f64 + 0.8 * aside);
+        }
+    }
+    positions
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,5 +100,25 @@ mod tests {
         assert_eq!((svg.matches("<circle").count(), svg.matches("<path").count()), (10, 10));
         assert!(svg.contains("<title>host 5 - leaf 1: 100 Gbit/s</title>"), "{svg}");
         assert!(svg.contains(">spine 1</text>"), "{svg}");
+    }
+
+    /// Switches of one level would lie on one line, and their cables on each other.
+    #[test]
+    fn switches_that_all_have_hosts_are_on_a_circle() {
+        let graph_of = |shape: &str| Config::parse(&format!("[network]\n{shape}\n")).unwrap().network.build().unwrap();
+        for shape in
+            ["torus = { size = [3, 3], hosts_per_switch = 2 }", "hyperx = { size = [6], hosts_per_switch = 1 }"]
+        {
+            let graph = graph_of(shape);
+            let svg = draw(&graph);
+            let count = (svg.matches("<circle").count(), svg.matches("<path").count());
+            assert_eq!(count, (graph.nodes(), graph.edges().len()));
+            let positions: std::collections::BTreeSet<&str> = svg
+                .lines()
+                .filter(|line| line.starts_with("<circle"))
+                .filter_map(|line| line.split(" r=").next())
+                .collect();
+            assert_eq!(positions.len(), graph.nodes(), "each node has a position of its own");
+        }
     }
 }

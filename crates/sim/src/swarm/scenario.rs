@@ -1,6 +1,7 @@
 //! Scenarios from seeds: small networks, a few jobs, and everything that may go wrong.
 
 mod options;
+mod shapes;
 mod traffic;
 
 pub use self::options::ORDERED;
@@ -9,10 +10,9 @@ use tributary_proto::contract::time::Span;
 use tributary_proto::protocols;
 
 use crate::config::{
-    AcceleratorSection, Bytes, ClosShape, CollectiveKind, Config, DataRate, DumbbellShape, Duration, FaultSection,
-    GraphLink, GraphShape, HostCostSection, Hosts, JobSection, LeafSpineShape, LinkSet, Links, LosslessSection,
-    Network, NodeName, NoiseSection, ParameterServers, Placement, Routing, ServerWord, Share, StarShape,
-    StragglerSection, Switches, Timeouts,
+    AcceleratorSection, Bytes, CollectiveKind, Config, DataRate, Duration, FaultSection, HostCostSection, Hosts,
+    JobSection, LinkSet, Links, LosslessSection, Network, NodeName, NoiseSection, ParameterServers, Placement, Routing,
+    ServerWord, Share, StragglerSection, Switches, Timeouts,
 };
 use crate::engine::{Holds, Magnitudes};
 use crate::rng::{Purpose, Rng};
@@ -40,7 +40,7 @@ pub struct Scenario {
 pub fn scenario(seed: u64) -> Scenario {
     let stream = |which| Draw(Rng::new(seed, Purpose::Scenario, which));
     let [mut draw, mut late, mut served] = [0, 4, 6].map(stream);
-    let (mut network, hosts, switches) = draw.network();
+    let (mut network, hosts, switches) = draw.network(&mut stream(18));
     let heal = Span::from_micros(draw.between(20, 20_000));
     let ending = if draw.0.chance(0.2) { Ending::SomeDie } else { Ending::AllHeals };
     let mut faults = draw.link_faults(heal);
@@ -126,12 +126,16 @@ impl Draw {
     }
 
     /// A network, and how many hosts and switches it has.
-    fn network(&mut self) -> (Network, u32, u32) {
+    fn network(&mut self, direct: &mut Draw) -> (Network, u32, u32) {
         let mut network = Network {
             star: None,
             dumbbell: None,
             leaf_spine: None,
             clos: None,
+            torus: None,
+            hyperx: None,
+            dragonfly: None,
+            rails: None,
             graph: None,
             rate: DataRate(Rate(self.of(&[1, 10, 25, 100]) * 1_000_000_000)),
             delay: Duration(Span::from_nanos(self.of(&[0, 50, 300, 1000, 10_000]))),
@@ -170,62 +174,9 @@ impl Draw {
         // Where queues are long enough, marks rise with their length. Drawing this would change all scenarios.
         let has_ramp = network.mark_above.is_some() && network.queue == Bytes(100_000);
         network.mark_all_above = has_ramp.then_some(Bytes(60_000));
-        let (hosts, switches) = self.shape(&mut network);
+        let drawn = self.shape(&mut network);
+        let (hosts, switches) = direct.direct_shape(&mut network).unwrap_or(drawn);
         (network, hosts, switches)
-    }
-
-    fn shape(&mut self, network: &mut Network) -> (u32, u32) {
-        match self.0.below(5) {
-            0 => {
-                let hosts = self.between(1, 12) as u32;
-                network.star = Some(StarShape { hosts });
-                (hosts, 1)
-            }
-            1 => {
-                let (left, right) = (self.between(1, 5) as u32, self.between(1, 5) as u32);
-                network.dumbbell = Some(DumbbellShape { left, right });
-                (left + right, 2)
-            }
-            2 => {
-                let [leaves, spines, hosts_per_leaf] = [4, 3, 4].map(|most| self.between(1, most) as u32);
-                network.leaf_spine = Some(LeafSpineShape { leaves, spines, hosts_per_leaf });
-                (leaves * hosts_per_leaf, leaves + spines)
-            }
-            3 => {
-                network.clos = Some(ClosShape {
-                    ports: Some(4),
-                    pods: None,
-                    edges: None,
-                    aggregations: None,
-                    cores: None,
-                    hosts_per_edge: None,
-                });
-                (16, 20)
-            }
-            _ => self.any_graph(network),
-        }
-    }
-
-    /// Switches in a random tree with a few more links, and hosts anywhere.
-    fn any_graph(&mut self, network: &mut Network) -> (u32, u32) {
-        let (hosts, switches) = (self.between(2, 10) as u32, self.between(1, 6) as u32);
-        let mut links = Vec::new();
-        let link = |a, b| GraphLink { between: [a, b], rate: None, delay: None, queue: None, mark_above: None };
-        for switch in 1..switches {
-            links.push(link(NodeName::Switch(switch), NodeName::Switch(self.0.below(switch))));
-        }
-        if switches > 2 {
-            for _ in 0..self.0.below(3) {
-                let a = self.0.below(switches);
-                let b = (a + 1 + self.0.below(switches - 1)) % switches;
-                links.push(link(NodeName::Switch(a), NodeName::Switch(b)));
-            }
-        }
-        for host in 0..hosts {
-            links.push(link(NodeName::Host(host), NodeName::Switch(self.0.below(switches))));
-        }
-        network.graph = Some(GraphShape { hosts, switches, links });
-        (hosts, switches)
     }
 
     fn job(&mut self, hosts: u32, ending: Ending) -> JobSection {
@@ -337,7 +288,7 @@ impl Draw {
 
     /// PAUSE, where no cycle of queues can wait for itself. The queues hold the packets that arrive after an order.
     fn make_lossless(&mut self, network: &mut Network) {
-        if network.graph.is_none() && self.0.chance(0.25) {
+        if network.graph.is_none() && !shapes::is_direct(network) && self.0.chance(0.25) {
             network.queue = Bytes(2_000_000);
             let xoff = self.of(&[10_000, 100_000, 1_000_000]);
             network.lossless = Some(LosslessSection { xoff: Some(Bytes(xoff)), ..LosslessSection::default() });

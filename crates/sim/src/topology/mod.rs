@@ -2,9 +2,11 @@
 //!
 //! Hosts are the nodes `0..hosts`, switches follow. A host has one cable.
 
+mod direct;
 mod graph;
 mod shapes;
 
+pub use direct::{Dragonfly, Grid, Rails, Specs};
 pub(crate) use graph::window_end;
 pub use graph::{Graph, LinkId, LinkSpec, MarkBytes};
 pub use shapes::{Clos, dumbbell, leaf_spine, star};

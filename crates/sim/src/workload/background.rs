@@ -136,12 +136,53 @@ pub struct Stream {
     pace: Span,
     next: Time,
     end: Time,
+    bursts: Option<Bursts>,
+}
+
+/// Times in which a stream sends, each followed by a time in which it is silent: an on-off source.
+#[derive(Clone, Debug)]
+pub struct Bursts {
+    on: Span,
+    off: Span,
+    /// Times are exponential with these means, or always the same without it.
+    rng: Option<Rng>,
+    /// The present or next burst.
+    begin: Time,
+    end: Time,
+}
+
+impl Bursts {
+    /// The first burst begins at `start`.
+    pub fn new(on: Span, off: Span, start: Time, rng: Option<Rng>) -> Bursts {
+        let mut bursts = Bursts { on, off, rng, begin: start, end: start };
+        bursts.end = start + bursts.draw(on);
+        bursts
+    }
+
+    fn draw(&mut self, mean: Span) -> Span {
+        // A time of 0 would be a burst without an end of its own.
+        self.rng.as_mut().map_or(mean, |rng| Span(((mean.0 as f64 * rng.exponential()) as u64).max(1)))
+    }
+
+    /// When the next burst begins, if none lasts.
+    fn silent_until(&mut self, now: Time) -> Option<Time> {
+        while now >= self.end {
+            self.begin = self.end + self.draw(self.off);
+            self.end = self.begin + self.draw(self.on);
+        }
+        (now < self.begin).then_some(self.begin)
+    }
 }
 
 impl Stream {
     /// Packets of `packet_bytes` bytes on a link, one every `pace`, from `start` on and before `end`.
     pub fn new(to: NodeId, pattern: u8, packet_bytes: u16, pace: Span, start: Time, end: Option<Time>) -> Stream {
-        Stream { to, pattern, packet_bytes, pace, next: start, end: end.unwrap_or(Time(u64::MAX)) }
+        Stream { to, pattern, packet_bytes, pace, next: start, end: end.unwrap_or(NEVER), bursts: None }
+    }
+
+    /// The same stream, which sends in bursts alone.
+    pub fn in_bursts(self, bursts: Option<Bursts>) -> Stream {
+        Stream { bursts, ..self }
     }
 
     /// The number of its pattern, which its packets carry as their lane.
@@ -153,10 +194,14 @@ impl Stream {
     /// is none.
     pub fn poll(&mut self, now: Time) -> Result<(NodeId, u16), Time> {
         if now >= self.end {
-            return Err(Time(u64::MAX));
+            return Err(NEVER);
         }
         if now < self.next {
             return Err(self.next);
+        }
+        if let Some(begin) = self.bursts.as_mut().and_then(|bursts| bursts.silent_until(now)) {
+            self.next = begin;
+            return Err(begin);
         }
         // A NIC that was busy for less than a packet's time does not slow the stream down.
         self.next = self.next.max(Time(now.0.saturating_sub(self.pace.0))) + self.pace;
@@ -244,5 +289,33 @@ mod stream_tests {
             }
         }
         assert_eq!(packets, 100, "20 us of one packet in 200 ns");
+    }
+
+    fn packets_of(bursts: Bursts, until: Time) -> u64 {
+        let stream = Stream::new(NodeId(3), 0, 1000, Span::from_nanos(10), Time::ZERO, Some(until));
+        let (mut stream, mut now, mut packets) = (stream.in_bursts(Some(bursts)), Time::ZERO, 0);
+        loop {
+            match stream.poll(now) {
+                Ok(_) => packets += 1,
+                Err(NEVER) => return packets,
+                Err(next) => now = next,
+            }
+        }
+    }
+
+    /// On-off sources send the share on / (on + off) of the time; times that are drawn do so in the mean.
+    #[test]
+    fn bursts_fill_their_share_of_the_time() {
+        let [on, off] = [1, 3].map(Span::from_micros);
+        let until = Time::ZERO + Span::from_micros(40_000);
+        let always = packets_of(Bursts::new(Span::from_micros(40_000), off, Time::ZERO, None), until);
+        assert_eq!(always, 4_000_000);
+        assert_eq!(packets_of(Bursts::new(on, off, Time::ZERO, None), until), always / 4);
+        let drawn =
+            |seed| packets_of(Bursts::new(on, off, Time::ZERO, Some(Rng::new(seed, Purpose::Bursts, 0))), until);
+        let share = drawn(1) as f64 / always as f64;
+        // 10,000 cycles, whose standard deviation is about their mean: 1 % of the share.
+        assert!((0.24..0.26).contains(&share), "{share}");
+        assert_ne!(drawn(1), drawn(2));
     }
 }

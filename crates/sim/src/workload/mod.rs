@@ -6,7 +6,7 @@ mod published;
 mod queries;
 mod source;
 
-pub(crate) use background::{Stream, Uniform, UniformGroup};
+pub(crate) use background::{Bursts, Stream, Uniform, UniformGroup};
 pub use poisson::PoissonGroup;
 pub use published::FlowSizes;
 pub(crate) use published::{Model, SizeTable};

@@ -103,8 +103,9 @@ impl FlowList {
 }
 
 /// Reads a list as CSV: a heading with `src`, `dst`, `bytes` and `start_s` among its columns, as the table `flows` of a
-/// report has it, and a line for each flow; hosts by number, seconds as numbers. An error names the line.
-pub fn read_flows(text: &str) -> Result<Vec<ListedFlow>, String> {
+/// report has it, and a line for each flow; hosts by number, seconds as numbers. With `class`, only the flows that have it
+/// in their column `class`. An error names the line.
+pub fn read_flows(text: &str, class: Option<&str>) -> Result<Vec<ListedFlow>, String> {
     let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
     let (_, heading) = lines.next().ok_or("it is empty")?;
     let names: Vec<&str> = heading.split(',').map(str::trim).collect();
@@ -113,8 +114,13 @@ pub fn read_flows(text: &str) -> Result<Vec<ListedFlow>, String> {
         found.ok_or_else(|| format!("its heading lacks {name}: the columns are src,dst,bytes,start_s"))
     };
     let [src, dst, bytes, start] = [column("src")?, column("dst")?, column("bytes")?, column("start_s")?];
+    let class = class.map(|class| Ok::<_, String>((column("class")?, class))).transpose()?;
+    let is_of_class = |cells: &[&str]| class.is_none_or(|(column, class)| cells.get(column) == Some(&class));
     let flow = |(index, line): (usize, &str)| {
         let cells: Vec<&str> = line.split(',').map(str::trim).collect();
+        if !is_of_class(&cells) {
+            return Ok(None);
+        }
         let wrong = |what: &str| format!("line {}: {what}: {line}", index + 1);
         let cell = |column: usize| cells.get(column).copied().unwrap_or_default();
         let host =
@@ -123,15 +129,19 @@ pub fn read_flows(text: &str) -> Result<Vec<ListedFlow>, String> {
         if !(0.0..=1e6).contains(&seconds) {
             return Err(wrong("start_s is not a time in the run"));
         }
-        Ok(ListedFlow {
+        Ok(Some(ListedFlow {
             at: Time::ZERO + Span((seconds * 1e12).round() as u64),
             from: host(src)?,
             to: host(dst)?,
             bytes: cell(bytes).parse().map_err(|_| wrong("bytes is not a whole number"))?,
-        })
+        }))
     };
-    let flows: Vec<ListedFlow> = lines.map(flow).collect::<Result<_, String>>()?;
-    if flows.is_empty() { Err("it lists no flows".into()) } else { Ok(flows) }
+    let flows: Vec<ListedFlow> = lines.filter_map(|line| flow(line).transpose()).collect::<Result<_, String>>()?;
+    match class {
+        _ if !flows.is_empty() => Ok(flows),
+        Some((_, class)) => Err(format!("it lists no flows of the class {class}")),
+        None => Err("it lists no flows".into()),
+    }
 }
 
 #[cfg(test)]
@@ -141,7 +151,7 @@ mod tests {
     #[test]
     fn a_table_of_a_report_is_a_list_of_flows() {
         let text = "kind,src,dst,bytes,start_s,seconds,made_by\ndctcp,3,0,1000,0.000002,0.1,x\n# a comment\ndctcp,1,2,5,0,,x\n";
-        let flows = read_flows(text).unwrap();
+        let flows = read_flows(text, None).unwrap();
         let flow = |at, from, to, bytes| ListedFlow {
             at: Time::ZERO + Span::from_micros(at),
             from: NodeId(from),
@@ -158,8 +168,19 @@ mod tests {
     }
 
     #[test]
+    fn a_column_says_which_class_a_flow_is_of() {
+        let text = "src,dst,bytes,start_s,class\n0,1,10,0,bulk\n0,1,20,0,3\n1,0,30,0, bulk\n";
+        let bytes =
+            |class: &str| read_flows(text, Some(class)).unwrap().iter().map(|flow| flow.bytes).collect::<Vec<_>>();
+        assert_eq!((bytes("bulk"), bytes("3")), (vec![10, 30], vec![20]));
+        assert_eq!(read_flows(text, Some("4")).unwrap_err(), "it lists no flows of the class 4");
+        let without = read_flows("src,dst,bytes,start_s\n0,1,2,0\n", Some("4")).unwrap_err();
+        assert!(without.starts_with("its heading lacks class"), "{without}");
+    }
+
+    #[test]
     fn an_error_names_the_line_and_what_is_wrong_with_it() {
-        let sentence = |text: &str| read_flows(text).unwrap_err();
+        let sentence = |text: &str| read_flows(text, None).unwrap_err();
         assert_eq!(sentence(""), "it is empty");
         assert_eq!(sentence("src,dst,bytes\n"), "its heading lacks start_s: the columns are src,dst,bytes,start_s");
         assert_eq!(sentence("src,dst,bytes,start_s\n"), "it lists no flows");

@@ -1,17 +1,22 @@
-//! `tributary switch`: the aggregation daemon. [`settings`] is what it reads, [`service`] what it tells a service manager.
+//! `tributary switch`: the aggregation daemon. [`settings`] is what it reads, [`service`] what it tells a service manager,
+//! [`upgrade`] how a new program takes over.
 
 mod service;
 mod settings;
+mod upgrade;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::mpsc::Sender;
 use std::thread;
 
 use serde_json::json;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
 use signal_hook::iterator::Signals;
+use signal_hook::low_level::raise;
 use tributary_control::quantity::Bytes;
 use tributary_control::{IpNetwork, Limits};
+use tributary_net::handover::Ending;
 use tributary_net::os;
 use tributary_net::switch_daemon::{FabricNode, RunningSwitch, StartError, SwitchOptions};
 use tributary_operators::Allowed;
@@ -22,6 +27,7 @@ use crate::failure::Failure;
 use crate::flags::{parse_memory, parse_switch};
 use crate::log::LogArgs;
 use crate::output::{self, Announcer};
+use crate::program::Program;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -63,7 +69,8 @@ receive at UDP ports that the system assigns. /status, /jobs and /metrics are se
 On SIGHUP it reads its files again and takes over quotas, tokens, memory, max_jobs, servers and
 times; running jobs stay. On SIGTERM it takes no more joins and ends when nothing is being summed
 any more, or after `finish`; on Ctrl-C, and on a second signal, at once. Whoever is still summing
-is told that the switch stops.
+is told that the switch stops. On SIGUSR2 it starts its command line again, from the file that is there
+now; the new program takes over, and this one ends with the last of its jobs.
 
 The log goes to stderr: jobs that are formed, refused or ended, members that are lost, paths that
 shrink. Exit codes: 0 when it was asked to stop; 2 for settings that a person must correct, such
@@ -131,8 +138,8 @@ pub struct Args {
     pub log: LogArgs,
 }
 
-/// Serves until a signal asks to stop.
-pub fn run(args: Args) -> Result<(), Failure> {
+/// Serves until a signal asks to stop, or until the last job has ended after a new program took over.
+pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
     if let Some(file) = &args.check {
         settings::read(&args)?;
         return Ok(output::line(&format!("'{}' and the flags beside it are right", file.display()))?);
@@ -140,18 +147,31 @@ pub fn run(args: Args) -> Result<(), Failure> {
     os::return_slots_to_the_kernel();
     os::allow_many_connections();
     // Before the ports are open, so that a signal that comes then is kept and not lost.
-    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+    let signals = Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR2])?;
     let options = settings::read(&args)?;
     let (notifier, announcer) = (Notifier::of_environment(), Announcer::start(args.json)?);
-    let switch = RunningSwitch::start(&options).map_err(not_started)?;
+    let switch = match upgrade::inherited_channel()? {
+        None => RunningSwitch::start(&options),
+        Some(channel) => RunningSwitch::take_over(&options, channel),
+    };
+    let switch = switch.map_err(not_started)?;
     announce_ready(&switch, &options, &announcer);
     notifier.send("READY=1");
     let signal = thread::scope(|scope| {
-        let _watchdog = notifier.watch_over(scope, &switch);
-        serve(&mut signals, &args, options, &switch, (&notifier, &announcer))
+        let watchdog = notifier.watch_over(scope, &switch);
+        let (args, switch) = (&args, &switch);
+        let (notifier, announcer) = (&notifier, &announcer);
+        Daemon { args, program, running: options, switch, notifier, announcer, watchdog, handed_over: false }
+            .serve(signals)
     })?;
+    let Some(signal) = signal else {
+        switch.stop();
+        let text = "stopped: a new program has the switch, and the last job here has ended";
+        announcer.announce(&json!({ "event": "stopped", "signal": null }), text);
+        return Ok(());
+    };
     notifier.send("STOPPING=1");
-    let name = if signal == Some(SIGINT) { "SIGINT" } else { "SIGTERM" };
+    let name = if signal == SIGINT { "SIGINT" } else { "SIGTERM" };
     switch.announce_stop()?;
     switch.stop();
     announcer.announce(&json!({ "event": "stopped", "signal": name }), &format!("stopped by {name}"));
@@ -166,48 +186,85 @@ fn not_started(error: StartError) -> Failure {
     }
 }
 
-/// Runs until a signal asks to stop, and then until no sum is under way.
-fn serve(
-    signals: &mut Signals,
-    args: &Args,
-    mut running: SwitchOptions,
-    switch: &RunningSwitch,
-    (notifier, announcer): (&Notifier, &Announcer),
-) -> Result<Option<i32>, Failure> {
-    loop {
-        match signals.forever().next() {
-            Some(SIGHUP) => {
-                notifier.send_reloading();
-                reload(args, &mut running, switch, announcer);
-                notifier.send("READY=1");
-            }
-            Some(SIGTERM) => {
-                notifier.send("STOPPING=1");
-                switch.finish(|| signals.pending().any(|signal| signal != SIGHUP))?;
-                return Ok(Some(SIGTERM));
-            }
-            other => return Ok(other),
-        }
-    }
+/// A switch that runs, and what it does at signals.
+struct Daemon<'a> {
+    args: &'a Args,
+    program: &'a Program,
+    /// The options as they are now.
+    running: SwitchOptions,
+    switch: &'a RunningSwitch,
+    notifier: &'a Notifier,
+    announcer: &'a Announcer,
+    /// Dropped where a service manager watches over another program.
+    watchdog: Option<Sender<()>>,
+    handed_over: bool,
 }
 
-/// Reads the files again, and takes over what may change while the switch runs. Invalid files change nothing. Nothing
-/// that happens here ends the switch.
-fn reload(args: &Args, running: &mut SwitchOptions, switch: &RunningSwitch, announcer: &Announcer) {
-    let sentence = match settings::read(args) {
-        Ok(new) => {
-            let taken = running.with_changeable(&new);
-            let others = if taken == new { "" } else { "; what else has changed holds when the switch restarts" };
-            *running = taken;
-            switch.reload(running);
-            format!("read the files again{others}")
+impl Daemon<'_> {
+    /// Runs until a signal asks to stop, and then until no sum is under way. `None`: a new program has the switch, and no
+    /// job is left here.
+    fn serve(mut self, mut signals: Signals) -> Result<Option<i32>, Failure> {
+        loop {
+            match signals.forever().next() {
+                Some(SIGHUP) => {
+                    self.notifier.send_reloading();
+                    self.reload();
+                    self.notifier.send("READY=1");
+                }
+                Some(SIGUSR2) => self.hand_over(&signals),
+                Some(SIGTERM) => {
+                    self.notifier.send("STOPPING=1");
+                    // Both programs of a switch are asked to stop, by each other and by a service manager.
+                    let hurries = |signal| signal == SIGINT || signal == SIGTERM && !self.handed_over;
+                    self.switch.finish(|| signals.pending().any(hurries))?;
+                    return Ok(Some(SIGTERM));
+                }
+                other => return Ok(other),
+            }
         }
-        Err(failure) => {
-            switch.reload_failed(failure.sentence());
-            format!("the settings stay as they were: {}", failure.sentence())
+    }
+
+    /// Reads the files again, and takes over what may change while the switch runs. Invalid files change nothing. Nothing
+    /// that happens here ends the switch.
+    fn reload(&mut self) {
+        let sentence = match settings::read(self.args) {
+            Ok(new) => {
+                let taken = self.running.with_changeable(&new);
+                let others = if taken == new { "" } else { "; what else has changed holds when the switch restarts" };
+                self.running = taken;
+                self.switch.reload(&self.running);
+                format!("read the files again{others}")
+            }
+            Err(failure) => {
+                self.switch.reload_failed(failure.sentence());
+                format!("the settings stay as they were: {}", failure.sentence())
+            }
+        };
+        self.announcer.announce(&json!({ "event": "reloaded", "sentence": sentence }), &sentence);
+    }
+
+    /// Starts a new program that takes over. If it does not, this one goes on as before.
+    fn hand_over(&mut self, signals: &Signals) {
+        let handle = signals.handle();
+        let on_end = move |ending| match ending {
+            Ending::NoJobs => handle.close(),
+            // The call fails only for numbers that are not signals.
+            Ending::Stopped => drop(raise(SIGTERM)),
+        };
+        match upgrade::hand_over(self.program, self.switch, on_end) {
+            Ok(pid) => {
+                self.handed_over = true;
+                self.notifier.send(&format!("MAINPID={pid}"));
+                self.watchdog = None;
+                let text = format!("process {pid} has the switch; this one ends with the last of its jobs");
+                self.announcer.announce(&json!({ "event": "handed_over", "pid": pid }), &text);
+            }
+            Err(failure) => {
+                let sentence = format!("the switch stays with this program: {}", failure.sentence());
+                self.announcer.announce(&json!({ "event": "not_handed_over", "sentence": sentence }), &sentence);
+            }
         }
-    };
-    announcer.announce(&json!({ "event": "reloaded", "sentence": sentence }), &sentence);
+    }
 }
 
 /// Which clients the switch serves, in words.

@@ -226,7 +226,7 @@ impl CanaryHost {
     }
 
     /// A rank waits for the sum (§3.3). The issue fails as soon as requests show that a contribution was lost. The
-    /// paper's leader fails it at the first request, so that all ranks would send again whenever one is merely late.
+    /// paper's leader fails it at the first request, so that all ranks send again whenever one is merely late.
     pub(super) fn request(&mut self, step: Step, header: &Header) -> Result<(), DropReason> {
         self.leads_step(step, header)?;
         let lead = self.leads.open(step.position, step.phase);
@@ -247,7 +247,7 @@ impl CanaryHost {
             }
             State::Gathering => {
                 lead.requested.insert(header.wid);
-                if self.has_lost(step, header.wid) {
+                if self.fails_at_once || self.has_lost(step, header.wid) {
                     self.fail_issue(step);
                 }
             }

@@ -37,6 +37,7 @@ use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError, Upcoming};
 use crate::contract::ids::{NodeId, OpId, Rank};
 use crate::contract::numbers::{NarrowBlocks, Numbers};
+use crate::contract::options::TO_THE_LETTER;
 use crate::contract::packet::{Addr, Packet, Transmit};
 use crate::contract::state::HostState;
 use crate::contract::tensor::Spec;
@@ -56,6 +57,8 @@ pub struct CanaryHost {
     config: HostConfig,
     /// A block that failed so often is summed by its leader alone.
     reissues: u8,
+    /// True if an issue fails at the first request, as in the paper.
+    fails_at_once: bool,
     /// The switches in which trees end. Blocks use them round robin.
     roots: Arc<[NodeId]>,
     /// Every way to a block's leader passes the block's root. Packets are then routed to the leader, as in §4.1, so
@@ -102,6 +105,7 @@ impl CanaryHost {
         CanaryHost {
             values,
             reissues: job.options.count("reissues") as u8,
+            fails_at_once: job.options.has_choice("fails", TO_THE_LETTER),
             roots,
             roots_on_way,
             common,

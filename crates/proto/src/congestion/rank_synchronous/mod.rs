@@ -33,6 +33,7 @@
 //! for_panama(ResultClocked::new(64));
 //! ```
 
+mod figure_five;
 pub(crate) mod result_clocked;
 
 use std::fmt;
@@ -45,7 +46,8 @@ use super::boxed_controllers;
 pub const LEAST: f64 = 2.0;
 
 /// Every algorithm that can be chosen by name. The first is the default.
-pub const ALGORITHMS: &[RankSynchronousAlgorithm] = &[result_clocked::ALGORITHM, WHOLE_CAPACITY];
+pub const ALGORITHMS: &[RankSynchronousAlgorithm] =
+    &[result_clocked::ALGORITHM, WHOLE_CAPACITY, figure_five::ALGORITHM];
 
 /// The names of [`ALGORITHMS`], for the values of an option.
 pub const NAMES: &[&str] = &names!(ALGORITHMS);

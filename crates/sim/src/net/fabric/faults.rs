@@ -139,6 +139,9 @@ impl Fabric {
             self.lose(id, to, self.why_down(id), &packet);
             return None;
         }
+        if self.has_credits() {
+            self.arrive_with_credits(id, &packet);
+        }
         if let Some(impairment) = &mut self.impairments[id.index()] {
             let fate = impairment.draw();
             if let Some(cause) = fate.lost {

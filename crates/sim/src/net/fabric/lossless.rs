@@ -5,7 +5,7 @@ use tributary_proto::contract::ids::{NodeId, PortId};
 
 use super::Fabric;
 use crate::events::{EventId, EventKind};
-use crate::net::lossless::{Lossless, LosslessSpec, Origin, PAUSE_BYTES};
+use crate::net::lossless::{Charge, Lossless, LosslessSpec, Order, Origin, PAUSE_BYTES};
 use crate::net::packet::Packet;
 use crate::net::trace::{LossCause, PacketEvent};
 use crate::topology::{Graph, LinkId};
@@ -14,12 +14,19 @@ impl Fabric {
     /// Makes all links lossless, before anything is sent.
     pub fn set_lossless(&mut self, spec: LosslessSpec, graph: &Graph) {
         self.lossless = Some(Box::new(Lossless::new(spec, graph)));
+        // What comes in returns its credits.
+        self.links.iter_mut().for_each(|link| link.faulty |= spec.channels.is_some());
     }
 
-    /// True if PAUSE keeps queues from overflowing.
+    /// True if PAUSE or credits keep queues from overflowing.
     #[inline]
     pub fn is_lossless(&self) -> bool {
         self.lossless.is_some()
+    }
+
+    /// True if credits do.
+    pub(in crate::net) fn has_credits(&self) -> bool {
+        self.lossless.as_ref().is_some_and(|lossless| !lossless.credits.is_empty())
     }
 
     #[inline(always)]
@@ -33,6 +40,9 @@ impl Fabric {
             return false;
         }
         let Some(lossless) = &mut self.lossless else { return false };
+        if !lossless.credits.is_empty() {
+            return self.send_with_credits(origin, id, packet);
+        }
         let origin = lossless.resolve(origin, id, packet.bytes);
         let Some(stop) = lossless.charge(id, origin, packet.bytes) else {
             self.lose(id, self.near_end(id), LossCause::QueueFull, &{ packet });
@@ -85,6 +95,9 @@ impl Fabric {
         if let Some(origin) = stop {
             self.order(origin, true);
         }
+        if self.has_credits() {
+            self.hold_credits(from, bytes);
+        }
         Some(Origin::Copies(copies))
     }
 
@@ -128,6 +141,10 @@ impl Fabric {
     /// Releases the charge of a packet that is no longer in the queue before a link.
     pub(in crate::net) fn release_buffer(&mut self, id: LinkId, origin: Origin, bytes: u16) {
         let Some(lossless) = &mut self.lossless else { return };
+        if !lossless.credits.is_empty() {
+            let channel = lossless.channel_at(origin);
+            return self.return_credits(id, Charge { origin, channel }, bytes);
+        }
         if let Some(origin) = lossless.release(id, origin, bytes) {
             self.order(origin, false);
         }
@@ -178,6 +195,9 @@ impl Fabric {
         if until > self.now {
             return self.queue.push(until, EventId::new(EventKind::Departure, id.0));
         }
+        if self.has_credits() {
+            return self.depart_with_credits(id);
+        }
         let Some(lossless) = &mut self.lossless else { return };
         if let Some((origin, bytes)) = lossless.ports[id.index()].leaving.take() {
             self.release_buffer(id, origin, bytes);
@@ -190,7 +210,7 @@ impl Fabric {
         let back = &self.links[id.reverse().index()];
         let sent = back.busy_until().max(self.now) + back.transmission(PAUSE_BYTES);
         let at = sent + back.delay();
-        if self.order_across(id, at, stop) {
+        if self.order_across(id, at, Order::Pause(stop)) {
             return;
         }
         if let Some(lossless) = &mut self.lossless {
@@ -201,6 +221,9 @@ impl Fabric {
 
     /// Applies an order that has reached the near end of a link.
     pub fn handle_order(&mut self, id: LinkId) {
+        if self.has_credits() {
+            return self.handle_credits(id);
+        }
         let Some(lossless) = &mut self.lossless else { return };
         let port = &mut lossless.ports[id.index()];
         // Orders that were on a cable when it broke are lost.

@@ -2,6 +2,7 @@
 
 pub(super) mod buffers;
 mod classes;
+mod credits;
 pub(super) mod faults;
 mod lossless;
 pub(super) mod partition;
@@ -281,8 +282,7 @@ impl Fabric {
         Some(packet)
     }
 
-    /// Prefetches the memory that the next events will touch: first links (and their ports, if they are lossless: these
-    /// have two events a packet), then packets, then payloads.
+    /// Prefetches what the next events will touch: first links (and lossless ports), then packets, then payloads.
     #[inline]
     pub fn prefetch(&self) {
         if let Some(lossless) = &self.lossless {

@@ -12,6 +12,7 @@ use tributary_proto::contract::time::Time;
 
 use super::Fabric;
 use crate::events::{EventId, EventKind};
+use crate::net::lossless::Order;
 use crate::net::packet::Packet;
 use crate::topology::LinkId;
 
@@ -39,8 +40,8 @@ pub struct Outbox {
     /// For each packet with a payload, the payload's length in memory and on the wire.
     payloads: Vec<(u16, u16)>,
     bytes: Vec<u8>,
-    /// Orders to stop or to go on at the near end of a lossless link, with their arrival times.
-    orders: Vec<(LinkId, Time, bool)>,
+    /// Orders and credits for the near ends of lossless links, with their arrival times.
+    orders: Vec<(LinkId, Time, Order)>,
 }
 
 /// What leaves this partition, by the partition that it goes to.
@@ -94,13 +95,13 @@ impl Fabric {
     }
 
     /// Sends an order to the near end of a link if that is in another partition; returns false if it is in this partition.
-    pub(in crate::net) fn order_across(&mut self, id: LinkId, at: Time, stop: bool) -> bool {
+    pub(in crate::net) fn order_across(&mut self, id: LinkId, at: Time, order: Order) -> bool {
         let near = self.near_end(id);
         let Some(crossing) = self.crossing.as_mut().filter(|crossing| !crossing.partition.owns(near)) else {
             return false;
         };
         let partition = crossing.partition.of_node[near.index()];
-        crossing.outboxes[usize::from(partition)].orders.push((id, at, stop));
+        crossing.outboxes[usize::from(partition)].orders.push((id, at, order));
         true
     }
 
@@ -122,10 +123,14 @@ impl Fabric {
         }
         drop(payloads);
         outbox.bytes.clear();
-        for (id, at, stop) in outbox.orders.drain(..) {
-            if let Some(lossless) = &mut self.lossless {
-                lossless.ports[id.index()].orders.push_back((at, stop));
-                self.queue.push(at, EventId::new(EventKind::PauseOrder, id.0));
+        for (id, at, order) in outbox.orders.drain(..) {
+            let Some(lossless) = &mut self.lossless else { continue };
+            match order {
+                Order::Credit(credit) => self.accept_credit(id, at, credit),
+                Order::Pause(stop) => {
+                    lossless.ports[id.index()].orders.push_back((at, stop));
+                    self.queue.push(at, EventId::new(EventKind::PauseOrder, id.0));
+                }
             }
         }
     }

@@ -79,8 +79,9 @@ impl Draw {
         let mut names = vec!["cubic", "swift", "timely"];
         names.extend(network.mark_above.map(|_| "dcqcn"));
         // Paths of other graphs may have more switches than packets have space for.
-        names.extend(network.graph.is_none().then_some("hpcc"));
-        let is_sprayed = !matches!(network.routing, Routing::Ecmp | Routing::Flowlet);
+        names.extend((network.graph.is_none() && !super::shapes::is_direct(network)).then_some("hpcc"));
+        let background = network.background_routing.unwrap_or(network.routing);
+        let is_sprayed = !matches!(background, Routing::Ecmp | Routing::Flowlet | Routing::DimensionOrder);
         for section in traffic.iter_mut().filter(|section| UNDER_A_TRANSPORT.contains(&section.pattern)) {
             if self.0.chance(0.3) {
                 section.transport_settings = Some(TransportSection {

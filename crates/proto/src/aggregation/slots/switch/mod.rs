@@ -171,7 +171,7 @@ impl<D: Dialect> SlotSwitch<D> {
         }
         let child = Neighbour::Child(header.wid);
         match kind {
-            Kind::Probe if !self.pool.probes() => Err(DropReason::BadKind),
+            Kind::Probe if !self.pool.dialect.probes() => Err(DropReason::BadKind),
             Kind::Update | Kind::Probe => {
                 let format =
                     if self.missing_ranks.is_switch(child) { VectorFormat::Partial } else { VectorFormat::Host };

@@ -16,28 +16,31 @@ use crate::contract::custom_op::{Capacity, Fault};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::ChildId;
 use crate::contract::numbers::{Encoding, Numbers};
+use crate::contract::options::TO_THE_LETTER;
 use crate::contract::tensor::Spec;
 use crate::contract::time::{Span, Time};
 use crate::contract::values::Values;
 use crate::heap::heap_bytes;
+use crate::reliability::recovery::Order;
 use crate::reliability::slot_lists;
 
 /// All slots of one job in one tree.
 #[derive(Clone, Hash)]
 pub struct Pool<D: Dialect> {
-    dialect: D,
+    pub(super) dialect: D,
     slots: Range<u16>,
     versions: Vec<Version<D::Word>>,
     /// `pool[2, s]` and `seen[2, s, n]` of Algorithm 3, with one block for each version.
     sums: OrderedAccumulator,
-    /// Positions of which one packet was dropped because it had crossed the answer: a bitmap of `words` words for each
-    /// version.
+    /// Positions of which a packet was dropped that had crossed the answer: a bitmap of `words` words for each version.
     excused: Vec<u64>,
     words: usize,
     children: usize,
     positions: Positions,
     /// All ranks are below this switch.
     is_root: bool,
+    /// True if every packet that was counted already is answered, as in Algorithm 3 (line 21).
+    answers_all: bool,
     /// Ranks of the whole job.
     world_size: u16,
     /// Slots of the job in all trees.
@@ -93,6 +96,7 @@ impl<D: Dialect> Pool<D> {
             children,
             positions,
             is_root: config.parent.is_none(),
+            answers_all: job.options.has_choice(Order::OPTION.name, TO_THE_LETTER),
             world_size: job.world_size,
             job_slots: job.slots,
             payload_bytes: job.payload_bytes(),
@@ -125,11 +129,6 @@ impl<D: Dialect> Pool<D> {
     #[inline]
     pub fn before(&self, id: VersionId) -> Time {
         self.versions[id.0 ^ 1].completed_at
-    }
-
-    /// True if ranks agree on exponents.
-    pub fn probes(&self) -> bool {
-        self.dialect.probes()
     }
 
     /// The position of a child's subtree, if the child brings such a subtree.
@@ -271,14 +270,12 @@ impl<D: Dialect> Pool<D> {
         }
     }
 
-    /// True if a packet that was counted already needs no answer: it came after all contributions were in, but sooner
-    /// after that than a round trip takes. So it was sent before the result can have arrived, and probably several
-    /// children did the same at once. Only the first such packet of each child and phase is dropped: a child that asks
-    /// a second time has lost something. Where no round trip is known, every packet is answered (line 20).
+    /// True if a packet that was counted already needs no answer: it came sooner after the last contribution than a round
+    /// trip takes, and is the first such of its child and phase. Without a known round trip all are answered (line 21).
     pub fn crossed(&mut self, now: Time, id: VersionId, position: usize) -> bool {
         let version = &self.versions[id.0];
         let all_in = matches!(version.state, State::AwaitsParent | State::Complete);
-        if !all_in || now.since(version.completed_at) >= version.round {
+        if self.answers_all || !all_in || now.since(version.completed_at) >= version.round {
             return false;
         }
         let (word, bit) = (&mut self.excused[id.0 * self.words + position / 64], 1 << (position % 64));

@@ -56,7 +56,7 @@ pub enum Action {
     Begin,
     /// Add the contribution (line 6).
     Add,
-    /// Send the result to the child that asked (line 20).
+    /// Send the result to the child that asked (line 21).
     ResendResult,
     /// Send the partial sum to the switch above again (§7).
     ResendPartial,

@@ -1,0 +1,215 @@
+//! The earlier program's end: the sockets go to the next program, and it serves its jobs until they end.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::Builder;
+use std::time::Duration;
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
+use tributary_control::Succession;
+use tributary_proto::contract::ids::JobId;
+
+use super::{Channel, ClientBody, HandoverError, JobBody, Message, VERSION};
+use crate::control_plane::ControlPlane;
+
+/// How long the next program may take to start and to read its settings ...
+const PATIENCE: Duration = Duration::from_secs(60);
+/// ... and then, while nobody accepts connections, to open its sockets.
+const PATIENCE_WITHOUT_CONNECTIONS: Duration = Duration::from_secs(10);
+
+/// Connections that the next program has accepted, each with the number of its listener.
+pub(crate) type HandedConnections = UnboundedReceiver<(usize, TcpStream)>;
+
+/// What decides which connections the control API takes.
+pub(crate) struct Intake {
+    paused: watch::Sender<bool>,
+    handed: UnboundedSender<(usize, TcpStream)>,
+    /// The sockets that listen, in the server's order.
+    listeners: Vec<TcpListener>,
+}
+
+impl Intake {
+    /// The intake of these listeners, and where connections of the next program come out.
+    pub fn new(listeners: Vec<TcpListener>) -> (Intake, HandedConnections) {
+        let (handed, connections) = unbounded_channel();
+        (Intake { paused: watch::Sender::new(false), handed, listeners }, connections)
+    }
+
+    /// True while connections are left to the next program.
+    pub fn is_paused(&self) -> watch::Receiver<bool> {
+        self.paused.subscribe()
+    }
+
+    fn pause(&self, paused: bool) {
+        self.paused.send_replace(paused);
+    }
+
+    fn hand(&self, listener: usize, stream: TcpStream) {
+        // The call fails only if the server has ended.
+        let _ = self.handed.send((listener, stream));
+    }
+}
+
+/// Why the earlier program should end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Its last job has ended.
+    NoJobs,
+    /// The next program was asked to stop.
+    Stopped,
+}
+
+/// Called once, when the earlier program should end.
+type OnEnd = Box<dyn FnOnce(Ending) + Send>;
+
+/// What the program that has handed over its switch keeps until it ends. Dropping it ends the channel.
+pub(crate) struct NextProgram(Arc<Shared>);
+
+struct Shared {
+    channel: Channel,
+    plane: Weak<ControlPlane>,
+    intake: Arc<Intake>,
+    /// `None` once the program ends, or has taken its switch back.
+    on_end: Mutex<Option<OnEnd>>,
+}
+
+impl NextProgram {
+    /// Gives the switch to the program at the other end of the channel. After an error this program goes on as before.
+    pub fn begin(
+        channel: Channel,
+        plane: &Arc<ControlPlane>,
+        intake: &Arc<Intake>,
+        addresses: (SocketAddr, Option<SocketAddr>),
+        on_end: OnEnd,
+    ) -> Result<NextProgram, HandoverError> {
+        channel.set_patience(Some(PATIENCE))?;
+        let (Message::Ready { version }, _) = channel.expect()? else { return Err(HandoverError::NotTaken) };
+        if version != VERSION {
+            channel.send(&Message::OtherVersion { version: VERSION }, &[])?;
+            return Err(HandoverError::Version(VERSION, version));
+        }
+        channel.set_patience(Some(PATIENCE_WITHOUT_CONNECTIONS))?;
+        intake.pause(true);
+        let succession = plane.hand_over();
+        let ids = succession.jobs.iter().map(|job| job.id).collect();
+        if let Err(error) = give(&channel, plane, intake, addresses, succession) {
+            take_back(plane, intake);
+            return Err(error);
+        }
+        let on_end = Mutex::new(Some(on_end));
+        let (plane, changes) = (Arc::downgrade(plane), plane.changes());
+        let shared = Arc::new(Shared { channel, plane, intake: Arc::clone(intake), on_end });
+        let (reader, reporter) = (Arc::clone(&shared), Arc::clone(&shared));
+        Builder::new().name("next-program".into()).spawn(move || reader.read())?;
+        let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+        Builder::new().name("old-jobs".into()).spawn(move || runtime.block_on(reporter.report(ids, changes)))?;
+        Ok(NextProgram(shared))
+    }
+}
+
+impl Drop for NextProgram {
+    fn drop(&mut self) {
+        self.0.end(None);
+        self.0.channel.close();
+    }
+}
+
+/// Sends the next program what it must know, and waits until it serves.
+fn give(
+    channel: &Channel,
+    plane: &ControlPlane,
+    intake: &Intake,
+    (listen, http): (SocketAddr, Option<SocketAddr>),
+    Succession { jobs, last_id, cordoned, banned }: Succession,
+) -> Result<(), HandoverError> {
+    plane.first_shard().set_shared(true)?;
+    for job in &jobs {
+        channel.send(&Message::Job(JobBody::new(job)), &[])?;
+    }
+    for client in &banned {
+        channel.send(&Message::Banned(ClientBody::new(client)), &[])?;
+    }
+    let sockets: Vec<BorrowedFd<'_>> = intake.listeners.iter().map(AsFd::as_fd).collect();
+    channel.send(&Message::Sockets { listen, http, last_id: last_id.0, cordoned }, &sockets)?;
+    match channel.expect()? {
+        (Message::Serving, _) => Ok(channel.set_patience(None)?),
+        _ => Err(HandoverError::NotTaken),
+    }
+}
+
+/// Goes on as if there had been no next program.
+fn take_back(plane: &ControlPlane, intake: &Intake) {
+    if let Err(error) = plane.first_shard().set_shared(false) {
+        tracing::debug!(%error, "the port can still be shared");
+    }
+    plane.take_back();
+    intake.pause(false);
+}
+
+impl Shared {
+    /// Ends the program's service, once. False if that was done before.
+    fn end(&self, why: Option<Ending>) -> bool {
+        let on_end = self.on_end.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let is_first = on_end.is_some();
+        if let (Some(on_end), Some(why)) = (on_end, why) {
+            on_end(why);
+        }
+        is_first
+    }
+
+    /// Takes connections that belong to this program, until the next one ends.
+    fn read(&self) {
+        loop {
+            match self.channel.receive() {
+                Ok(Some((Message::Connection { listener }, with))) => {
+                    if let Err(error) = self.connection(listener, with) {
+                        tracing::debug!(%error, "a connection was not taken over");
+                    }
+                }
+                Ok(Some((Message::Stop, _))) => drop(self.end(Some(Ending::Stopped))),
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => break,
+            }
+        }
+        if let Some(plane) = self.plane.upgrade()
+            && self.end(None)
+        {
+            tracing::warn!("the next program has ended: this one takes the switch back");
+            take_back(&plane, &self.intake);
+        }
+    }
+
+    fn connection(&self, listener: usize, with: Vec<OwnedFd>) -> io::Result<()> {
+        let stream = with.into_iter().next().ok_or(io::ErrorKind::InvalidData)?;
+        let stream = TcpStream::from(stream);
+        stream.set_nonblocking(true)?;
+        self.intake.hand(listener, stream);
+        Ok(())
+    }
+
+    /// Reports jobs that end, until there are none.
+    async fn report(&self, mut running: BTreeSet<JobId>, mut changes: watch::Receiver<()>) {
+        loop {
+            let Some(plane) = self.plane.upgrade() else { return };
+            let now = plane.running_ids();
+            drop(plane);
+            for ended in running.difference(&now) {
+                if self.channel.send(&Message::Ended { id: ended.0 }, &[]).is_err() {
+                    return;
+                }
+            }
+            running = now;
+            if running.is_empty() {
+                self.end(Some(Ending::NoJobs));
+                return;
+            }
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+}
