@@ -1,17 +1,16 @@
 //! The bytes of every kind of packet, as the machines write them.
 
 use tributary_numeric::ReduceOp;
-use tributary_proto::contract::config::{HostConfig, JobConfig, Parent};
+use tributary_proto::contract::config::Parent;
 use tributary_proto::contract::host::{Collective, Host};
-use tributary_proto::contract::ids::{ChildId, GroupId, PortId, Rank, TreeId};
-use tributary_proto::contract::packet::{Addr, Ecn, Packet};
+use tributary_proto::contract::ids::{ChildId, GroupId, PortId, Rank};
+use tributary_proto::contract::packet::Ecn;
 use tributary_proto::contract::switch::{Switch, Verdict};
 use tributary_proto::contract::time::{Span, Time};
-use tributary_proto::contract::values::Values;
 use tributary_proto::flare::PROTOCOL;
 use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 
-use crate::harness::golden::{self, check, f32s, notice, sent};
+use crate::harness::golden::{self, check, notice, sent};
 
 fn host(rank: u16) -> Box<dyn Host> {
     golden::host(&PROTOCOL, rank, Default::default())
@@ -71,27 +70,12 @@ fn every_kind() {
 /// Sums of codes: packets have an exponent and no order.
 #[test]
 fn codes() {
-    let given = [("numbers".to_owned(), "int8".to_owned())].into();
-    let job = JobConfig { options: PROTOCOL.options.read(&given).unwrap(), ..golden::job(&PROTOCOL) };
-    let mut hosts = [0, 1].map(|rank| PROTOCOL.host(Values::Elements, &HostConfig::worker(job.clone(), Rank(rank))));
-    let mut switch = golden::switch_of(&PROTOCOL, job.clone(), 2, None);
-    for (rank, host) in hosts.iter_mut().enumerate() {
-        host.submit(Time::ZERO, f32s(&[1.0, -2.0, 0.5, 3.0 + rank as f32, f32::NAN])).unwrap();
-    }
-    let probes = hosts.each_mut().map(|host| sent(host, Time::ZERO));
-    processed(&mut switch, 0, &probes[0]);
-    let (_, agreed) = processed(&mut switch, 1, &probes[1]);
-    for host in &mut hosts {
-        let packet = Packet { bytes: &agreed, wire_len: agreed.len(), ecn: Ecn::NotCapable };
-        host.handle_packet(Time::ZERO, Addr::Switch(TreeId(0)), packet).unwrap();
-    }
-    let updates = hosts.each_mut().map(|host| sent(host, Time::ZERO));
-    processed(&mut switch, 0, &updates[0]);
-    let (_, result) = processed(&mut switch, 1, &updates[1]);
+    let floats = |rank| vec![1.0, -2.0, 0.5, 3.0 + f32::from(rank), f32::NAN];
+    let sum = golden::scaled(&PROTOCOL, &[("numbers", "int8")], floats);
     let packets = [
-        ("PROBE of rank 1: 5 elements, exponent 2, one is not finite", probes[1].clone()),
-        ("UPDATE of rank 1: codes of the range 4; the next block is unknown", updates[1].clone()),
-        ("RESULT of 8 bits", result),
+        ("PROBE of rank 1: 5 elements, exponent 2, one is not finite", sum.probe),
+        ("UPDATE of rank 1: codes of the range 4; the next block is unknown", sum.update),
+        ("RESULT of 8 bits", sum.result),
     ];
     check("flare_codes", &packets);
 }

@@ -13,7 +13,7 @@ use tributary_proto::contract::host::{Collective, Host};
 use tributary_proto::contract::ids::{GroupId, JobId, JobKey, PortId, Rank, TreeId};
 use tributary_proto::contract::numbers::Numbers;
 use tributary_proto::contract::options::Options;
-use tributary_proto::contract::packet::{Ecn, PacketMut};
+use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::switch::{NoQueues, Switch, Verdict};
 use tributary_proto::contract::time::{Span, Time};
@@ -136,4 +136,43 @@ pub fn notice(switch: &mut Box<dyn Switch>) -> Vec<u8> {
     let len = switch.poll_transmit(Time::ZERO, &mut buf).expect("a notice").len;
     buf.truncate(len);
     buf
+}
+
+/// The packets of a sum of floats that two ranks scale alike.
+pub struct Scaled {
+    /// What rank 1 sends, so that ranks agree on a scale.
+    pub probe: Vec<u8>,
+    /// Its block.
+    pub update: Vec<u8>,
+    /// What the switch does with the last block.
+    pub verdict: Verdict,
+    /// The result, which may be a packet of its own.
+    pub result: Vec<u8>,
+}
+
+/// Such a sum in a job with these options, of these floats of each rank.
+pub fn scaled(protocol: &Protocol, given: &[(&str, &str)], floats: impl Fn(u16) -> Vec<f32>) -> Scaled {
+    let given = given.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let job = JobConfig { options: protocol.options.read(&given).expect("they are options"), ..job(protocol) };
+    let mut hosts = [0, 1].map(|rank| {
+        let mut host = protocol.host(Values::Elements, &HostConfig::worker(job.clone(), Rank(rank)));
+        host.submit(Time::ZERO, f32s(&floats(rank))).expect("it is a sum of floats");
+        host
+    });
+    let mut switch = switch_of(protocol, job.clone(), 2, None);
+    let mut both = |packets: &[Vec<u8>; 2]| {
+        processed(&mut switch, 0, &packets[0], Ecn::NotCapable);
+        processed(&mut switch, 1, &packets[1], Ecn::NotCapable)
+    };
+    let probes = hosts.each_mut().map(|host| sent(host, Time::ZERO));
+    let (_, agreed) = both(&probes);
+    for host in &mut hosts {
+        let packet = Packet { bytes: &agreed, wire_len: agreed.len(), ecn: Ecn::NotCapable };
+        host.handle_packet(Time::ZERO, Addr::Switch(TreeId(0)), packet).expect("it is the answer");
+    }
+    let updates = hosts.each_mut().map(|host| sent(host, Time::ZERO));
+    let (verdict, last) = both(&updates);
+    let result = if verdict == Verdict::Consume { notice(&mut switch) } else { last };
+    let [[_, probe], [_, update]] = [probes, updates];
+    Scaled { probe, update, verdict, result }
 }

@@ -82,31 +82,15 @@ fn codes() {
         ("8", "RESULT of 8 bits: the sums are divided by 2 and rounded to even, and -128 is not finite"),
         ("16", "RESULT of 16 bits, in a packet of its own: the last UPDATE has no room for it"),
     ] {
-        let given = [("numbers", "int8"), ("down", down)].map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let job = JobConfig { options: PROTOCOL.options.read(&given.into()).unwrap(), ..golden::job(&PROTOCOL) };
-        let host = |rank| PROTOCOL.host(Values::Elements, &HostConfig::worker(job.clone(), Rank(rank)));
-        let mut hosts = [host(0), host(1)];
-        let mut switch = golden::switch_of(&PROTOCOL, job.clone(), 2, None);
-        for (rank, host) in hosts.iter_mut().enumerate() {
-            host.submit(Time::ZERO, f32s(&[1.0, -2.0, 0.5, 3.0 + rank as f32, f32::NAN])).unwrap();
-        }
-        let probes = hosts.each_mut().map(|host| sent(host, Time::ZERO));
-        processed(&mut switch, 0, &probes[0]);
-        let (_, agreed) = processed(&mut switch, 1, &probes[1]);
-        for host in &mut hosts {
-            let packet = Packet { bytes: &agreed, wire_len: agreed.len(), ecn: Ecn::NotCapable };
-            host.handle_packet(Time::ZERO, Addr::Switch(TreeId(0)), packet).unwrap();
-        }
-        let updates = hosts.each_mut().map(|host| sent(host, Time::ZERO));
-        if down == "8" {
-            packets.push(("PROBE of rank 1: 5 elements, exponent 2, one is not finite", probes[1].clone()));
-            packets.push(("UPDATE of rank 1: codes of the range 4; -128 is not finite", updates[1].clone()));
-        }
-        processed(&mut switch, 0, &updates[0]);
-        let (verdict, result) = processed(&mut switch, 1, &updates[1]);
+        let floats = |rank| vec![1.0, -2.0, 0.5, 3.0 + f32::from(rank), f32::NAN];
+        let sum = golden::scaled(&PROTOCOL, &[("numbers", "int8"), ("down", down)], floats);
         let fits = down == "8";
-        assert_eq!(verdict, if fits { Verdict::Group(GroupId(0)) } else { Verdict::Consume });
-        packets.push((what, if fits { result } else { notice(&mut switch) }));
+        if fits {
+            packets.push(("PROBE of rank 1: 5 elements, exponent 2, one is not finite", sum.probe));
+            packets.push(("UPDATE of rank 1: codes of the range 4; -128 is not finite", sum.update));
+        }
+        assert_eq!(sum.verdict, if fits { Verdict::Group(GroupId(0)) } else { Verdict::Consume });
+        packets.push((what, sum.result));
     }
     check("switchml_codes", &packets);
 }
@@ -156,26 +140,10 @@ fn rotated_codes() {
             ],
         ),
     ] {
-        let given = [("numbers".to_owned(), "thc4".to_owned())];
-        let job = JobConfig { options: PROTOCOL.options.read(&given.into()).unwrap(), ..golden::job(&PROTOCOL) };
-        let host = |rank| PROTOCOL.host(Values::Elements, &HostConfig::worker(job.clone(), Rank(rank)));
-        let mut hosts = [host(0), host(1)];
-        let mut switch = golden::switch_of(&PROTOCOL, job.clone(), 2, None);
-        for host in &mut hosts {
-            let elements: Vec<f32> = block.into_iter().chain([last]).collect();
-            host.submit(Time::ZERO, f32s(&elements)).unwrap();
-        }
-        let probes = hosts.each_mut().map(|host| sent(host, Time::ZERO));
-        processed(&mut switch, 0, &probes[0]);
-        let (_, agreed) = processed(&mut switch, 1, &probes[1]);
-        for host in &mut hosts {
-            let packet = Packet { bytes: &agreed, wire_len: agreed.len(), ecn: Ecn::NotCapable };
-            host.handle_packet(Time::ZERO, Addr::Switch(TreeId(0)), packet).unwrap();
-        }
-        let updates = hosts.each_mut().map(|host| sent(host, Time::ZERO));
-        processed(&mut switch, 0, &updates[0]);
-        assert_eq!(processed(&mut switch, 1, &updates[1]).0, Verdict::Consume);
-        packets.extend([(probe, probes[1].clone()), (update, updates[1].clone()), (sum, notice(&mut switch))]);
+        let floats = |_| block.into_iter().chain([last]).collect();
+        let rotated = golden::scaled(&PROTOCOL, &[("numbers", "thc4")], floats);
+        assert_eq!(rotated.verdict, Verdict::Consume);
+        packets.extend([(probe, rotated.probe), (update, rotated.update), (sum, rotated.result)]);
     }
     check("switchml_rotated", &packets);
 }
