@@ -90,13 +90,11 @@ impl Recorder {
 
     /// What the samples show, without jobs that came after the last sample.
     pub fn history(&self) -> History {
-        let gbps = |bytes: fn(&Sample) -> u64| {
-            rates(&self.samples, move |sample| (sample.at_s, bytes(sample))).map(|rate| rate * 8e-9)
-        };
+        let gbps = |bytes: fn(&Sample) -> u64| rates(&self.samples, 8e-9, move |sample| (sample.at_s, bytes(sample)));
         let switch = SwitchHistory {
             rx_gbps: gbps(|sample| sample.rx_bytes).collect(),
             tx_gbps: gbps(|sample| sample.tx_bytes).collect(),
-            overflows_per_s: rates(&self.samples, |sample| (sample.at_s, sample.overflows)).collect(),
+            overflows_per_s: rates(&self.samples, 1.0, |sample| (sample.at_s, sample.overflows)).collect(),
             overflows: self.samples.back().map_or(0, |sample| sample.overflows),
         };
         let jobs = self.jobs.iter().map(|((name, id), watched)| watched.history(name, *id)).collect();
@@ -112,10 +110,26 @@ fn push<T>(samples: &mut VecDeque<T>, sample: T) {
     samples.push_back(sample);
 }
 
-/// The growth of a counter per second, from each sample to the next. A counter that has fallen has restarted.
-fn rates<T>(samples: &VecDeque<T>, at: impl Fn(&T) -> (f64, u64)) -> impl Iterator<Item = f64> {
+/// The growth of a counter per second, from each sample to the next, times `unit`. A counter that has fallen has restarted.
+fn rates<T>(samples: &VecDeque<T>, unit: f64, at: impl Fn(&T) -> (f64, u64)) -> impl Iterator<Item = f64> {
     samples.iter().zip(samples.iter().skip(1)).map(move |(before, after)| {
         let ((from_s, from), (to_s, to)) = (at(before), at(after));
-        to.saturating_sub(from) as f64 / (to_s - from_s).max(f64::EPSILON)
+        in_four_digits(unit * to.saturating_sub(from) as f64 / (to_s - from_s).max(f64::EPSILON))
     })
+}
+
+/// A number of at least 0 with four digits: readers draw rates, and hundreds of jobs have many of them.
+fn in_four_digits(number: f64) -> f64 {
+    format!("{number:.3e}").parse().unwrap_or(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_four_digits;
+
+    #[test]
+    fn rates_have_four_digits_whatever_their_size() {
+        let text = |number| in_four_digits(number).to_string();
+        assert_eq!([0.0, 1.0 / 3.0, 123_456.0, 9.999_96e-7].map(text), ["0", "0.3333", "123500", "0.000001"]);
+    }
 }

@@ -135,10 +135,8 @@ impl Watched {
             still_s: (last.at_s > self.moved_at_s).then_some(last.at_s - self.moved_at_s),
             stragglers: self.stragglers(),
             watched_s,
-            goodput_gbps: rates(&self.samples, |sample| (sample.at_s, sample.goodput_bytes))
-                .map(|rate| rate * 8e-9)
-                .collect(),
-            drops_per_s: rates(&self.samples, |sample| (sample.at_s, sample.drops)).collect(),
+            goodput_gbps: rates(&self.samples, 8e-9, |sample| (sample.at_s, sample.goodput_bytes)).collect(),
+            drops_per_s: rates(&self.samples, 1.0, |sample| (sample.at_s, sample.drops)).collect(),
         }
     }
 
