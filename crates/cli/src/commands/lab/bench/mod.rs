@@ -40,7 +40,7 @@ Examples:
   tributary lab bench --sparse 0.01,0.1,0.4              sparse tensors beside dense ones
   tributary lab bench --hosts 4 --servers 1 --protocol NAME   these alone, and a parameter server
   tributary lab bench --hosts 4 --one-word --spare 1     PyTorch, and a switch on a spare host
-  tributary lab bench --spare 1 --spare-rate 2Gbit/s     the same, on a link of twice the others' rate
+  tributary lab bench --spare 1 --spare-rate 2Gbit/s     the same, with a link twice as fast
   tributary lab bench --hosts 2,4 --one-word --ranks-per-host 2   hosts whose ranks share their link
   tributary lab bench --tenants                          two jobs share a switch's memory
   tributary lab bench --quick                            tiny tensors: that it runs, not how fast
