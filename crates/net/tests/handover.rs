@@ -97,6 +97,19 @@ impl Load {
     fn end(&self) {
         self.over.store(true, Ordering::Relaxed);
     }
+
+    /// Ends the load when a test ends, also one that fails: its ranks would sum for ever.
+    fn guard(&self) -> Guard<'_> {
+        Guard(self)
+    }
+}
+
+struct Guard<'a>(&'a Load);
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
 }
 
 fn jobs(switch: &RunningSwitch) -> Vec<String> {
@@ -113,6 +126,7 @@ fn jobs_of_every_protocol_go_on_and_others_begin_at_the_next_program() {
     let loads: Vec<Load> = names.iter().map(|_| Load::default()).collect();
     let forms = Load::default();
     thread::scope(|scope| {
+        let _guards: Vec<Guard<'_>> = loads.iter().chain([&forms]).map(Load::guard).collect();
         let mut ranks = Vec::new();
         for ((load, protocol), name) in loads.iter().zip(protocols).zip(&names) {
             ranks.extend(load.start(scope, [at, at], protocol, name));
@@ -173,6 +187,7 @@ fn a_job_that_begins_again_under_its_name_does_so_once_the_former_one_has_ended(
     let at = first.listen_addr();
     let load = Load::default();
     thread::scope(|scope| {
+        let _guard = load.guard();
         let ranks = load.start(scope, [at, at], first_protocol(), "train");
         load.until_more(3);
         let (second, _ended) = take_over(&first, &options(None));
@@ -193,6 +208,7 @@ fn racks_go_on_while_the_switch_of_a_rack_and_its_parent_get_new_programs() {
     let leaf = RunningSwitch::start(&options(Some(&top))).unwrap();
     let (load, after) = (Load::default(), Load::default());
     thread::scope(|scope| {
+        let _guards = [load.guard(), after.guard()];
         let ranks = load.start(scope, [leaf.listen_addr(), top.listen_addr()], first_protocol(), "runs");
         load.until_more(3);
         let (next_leaf, leaf_ended) = take_over(&leaf, &options(Some(&top)));
@@ -219,6 +235,7 @@ fn a_next_program_that_fails_leaves_everything_as_it_was() {
     let at = switch.listen_addr();
     let load = Load::default();
     thread::scope(|scope| {
+        let _guard = load.guard();
         let ranks = load.start(scope, [at, at], first_protocol(), "runs");
         load.until_more(3);
         let (own, inherited) = Channel::pair().unwrap();
@@ -251,7 +268,7 @@ fn a_switch_without_jobs_is_handed_over_too_and_the_earlier_program_ends() {
     assert_eq!(ended.recv_timeout(PATIENCE).unwrap(), Ending::NoJobs);
     let load = Load::default();
     thread::scope(|scope| {
-        let at = second.listen_addr();
+        let (at, _guard) = (second.listen_addr(), load.guard());
         let ranks = load.start(scope, [at, at], first_protocol(), "begins");
         load.until_more(3);
         first.stop();
@@ -267,6 +284,7 @@ fn a_program_that_stops_passes_that_on() {
     let at = first.listen_addr();
     let load = Load::default();
     thread::scope(|scope| {
+        let _guard = load.guard();
         let ranks = load.start(scope, [at, at], first_protocol(), "runs");
         load.until_more(3);
         let (second, ended) = take_over(&first, &options(None));

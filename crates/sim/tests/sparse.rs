@@ -118,6 +118,42 @@ fn a_run_is_the_same_on_any_number_of_threads() {
     }
 }
 
+/// The new program of a switch that came back sent other elements under the numbers of packets that its parent had of the
+/// former one: a result had some elements twice and lacked others.
+#[test]
+fn a_switch_that_comes_back_never_makes_a_result_wrong() {
+    let outcome = |seed: u64, protocol: &str| {
+        let text = format!(
+            "end = '10 s'
+            seed = {seed}
+            network = {{ dumbbell = {{ left = 3, right = 2 }}, rate = '1 Gbit/s', queue = '30 kB', routing = 'ecmp' }}
+            [[job]]
+            protocol = '{protocol}'
+            hosts = 'all'
+            tensor = '10 kB'
+            type = 'u8'
+            op = 'bor'
+            density = 1.0
+            elements_per_packet = 2048
+            slots = 27
+            trees = 3
+            timeout = '200 ms'
+            [[fault]]
+            at = '200 us'
+            until = '1200 us'
+            dead = 'switch 0'"
+        );
+        let config = Config::parse(&text).unwrap();
+        let report = run_on_threads(&config, 1, &mut |_| ControlFlow::Continue(())).unwrap();
+        format!("{:?}", report.jobs[0].errors)
+    };
+    for protocol in able().into_iter().filter(|name| protocols::named(name).unwrap().sums_in_network()) {
+        let outcomes: Vec<String> = (0..20).map(|seed| outcome(seed, protocol)).collect();
+        assert!(outcomes.iter().all(|errors| !errors.contains("wrong sum")), "{outcomes:#?}");
+        assert!(outcomes.iter().any(|errors| errors.contains("has not answered")), "{outcomes:#?}");
+    }
+}
+
 #[test]
 fn what_cannot_be_is_a_sentence() {
     let refused = |protocol: &str, more: &str| {

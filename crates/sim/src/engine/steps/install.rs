@@ -229,10 +229,17 @@ impl Simulation {
         }
     }
 
-    /// Resets the programs of a switch to their state before the first packet.
+    /// Resets the programs of a switch to their state before the first packet. Those of sparse tensors go: which elements
+    /// a switch sends up in which packet depends on arrival, so the switch above it could not tell a new program's packets
+    /// from those of the former one, and would combine both. (A real switch that starts again has lost all of its jobs.)
     pub(crate) fn reinstall(&mut self, switch: u32) {
-        for program in self.programs.trees.iter().filter(|program| program.switch == switch && program.is_installed()) {
-            program.install(&mut self.switches[switch as usize]);
+        let (jobs, node) = (&self.traffic.jobs, &mut self.switches[switch as usize]);
+        let here = self.programs.trees.iter_mut().filter(|program| program.switch == switch && program.is_installed());
+        for program in here {
+            match jobs.get(program.job()).plan.density_ppm {
+                Some(_) => program.uninstall(node),
+                None => program.install(node),
+            }
         }
         self.reset_shared(switch);
         let switch = &mut self.switches[switch as usize];
