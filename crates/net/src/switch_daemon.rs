@@ -28,10 +28,10 @@ pub struct RunningSwitch {
     http: Option<SocketAddr>,
     // The fields are in the order in which they are dropped: the control plane removes the jobs while the shards still
     // run.
-    earlier: Option<Arc<EarlierProgram>>,
     server: HttpServer,
     plane: Arc<ControlPlane>,
     fabric: Option<Arc<FabricSwitch>>,
+    earlier: Option<Earlier>,
     /// Learns last that this program has ended, when its sockets are closed.
     next: Mutex<Option<NextProgram>>,
 }
@@ -98,7 +98,8 @@ impl RunningSwitch {
         tracing::info!(%listen, parent = parent.as_deref(), node, shards, memory_bytes, "switch started");
         let fabric = api.fabric.clone();
         let next = Mutex::default();
-        Ok(RunningSwitch { listen, http: http_addr, earlier, server, plane, fabric, next })
+        let earlier = earlier.map(Earlier);
+        Ok(RunningSwitch { listen, http: http_addr, server, plane, fabric, earlier, next })
     }
 
     /// The UDP address of shard 0 and the TCP address of the control API.
@@ -162,7 +163,7 @@ impl RunningSwitch {
         if self.fabric.is_some() {
             return Err(HandoverError::Fabric);
         }
-        if self.earlier.as_ref().is_some_and(|earlier| !earlier.is_over()) {
+        if self.earlier.as_ref().is_some_and(|earlier| !earlier.0.is_over()) {
             return Err(HandoverError::UnderWay(self.plane.earlier_jobs().len()));
         }
         if self.plane.with_control(|control| control.is_handed_over()) {
@@ -181,7 +182,7 @@ impl RunningSwitch {
     /// until `hurry` returns true. True if nothing is being summed.
     pub fn finish(&self, hurry: impl FnMut() -> bool) -> io::Result<bool> {
         if let Some(earlier) = &self.earlier {
-            earlier.stop();
+            earlier.0.stop();
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         Ok(runtime.block_on(self.plane.finish(hurry)))
@@ -208,11 +209,13 @@ impl RunningSwitch {
     }
 }
 
-impl Drop for RunningSwitch {
+/// The channel to the earlier program. It closes when this program takes no connection and no packet any more: the earlier
+/// one, if it still has jobs, then takes the switch back.
+struct Earlier(Arc<EarlierProgram>);
+
+impl Drop for Earlier {
     fn drop(&mut self) {
-        if let Some(earlier) = &self.earlier {
-            earlier.close();
-        }
+        self.0.close();
     }
 }
 
