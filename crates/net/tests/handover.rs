@@ -41,8 +41,10 @@ fn take_over(earlier: &RunningSwitch, options: &SwitchOptions) -> (RunningSwitch
     let (end, ended) = channel();
     let next = thread::scope(|scope| {
         let next = scope.spawn(|| RunningSwitch::take_over(options, Channel::inherited(inherited).unwrap()));
-        earlier.hand_over(own, move |ending| end.send(ending).unwrap()).unwrap();
-        next.join().unwrap().unwrap()
+        let handed = earlier.hand_over(own, move |ending| end.send(ending).unwrap());
+        let next = next.join().unwrap().unwrap();
+        handed.unwrap();
+        next
     });
     (next, ended)
 }
@@ -98,7 +100,7 @@ impl Load {
         self.over.store(true, Ordering::Relaxed);
     }
 
-    /// Ends the load when a test ends, also one that fails: its ranks would sum for ever.
+    /// Ends the load when a test ends, also one that fails: its ranks would not stop.
     fn guard(&self) -> Guard<'_> {
         Guard(self)
     }

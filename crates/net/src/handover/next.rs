@@ -1,7 +1,6 @@
 //! The earlier program's end: the sockets go to the next program, and it serves its jobs until they end.
 
 use std::collections::BTreeSet;
-use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -48,9 +47,14 @@ impl Intake {
         self.paused.send_replace(paused);
     }
 
-    fn hand(&self, listener: usize, stream: TcpStream) {
-        // The call fails only if the server has ended.
-        let _ = self.handed.send((listener, stream));
+    /// Hands a connection to the server that came with a message.
+    fn hand(&self, listener: usize, with: Vec<OwnedFd>) {
+        let Some(stream) = with.into_iter().next().map(TcpStream::from) else { return };
+        match stream.set_nonblocking(true) {
+            // The call fails only if the server has ended.
+            Ok(()) => drop(self.handed.send((listener, stream))),
+            Err(error) => tracing::debug!(%error, "a connection was not taken over"),
+        }
     }
 }
 
@@ -135,9 +139,13 @@ fn give(
     }
     let sockets: Vec<BorrowedFd<'_>> = intake.listeners.iter().map(AsFd::as_fd).collect();
     channel.send(&Message::Sockets { listen, http, last_id: last_id.0, cordoned }, &sockets)?;
-    match channel.expect()? {
-        (Message::Serving, _) => Ok(channel.set_patience(None)?),
-        _ => Err(HandoverError::NotTaken),
+    loop {
+        match channel.expect()? {
+            (Message::Serving, _) => return Ok(channel.set_patience(None)?),
+            // It accepts connections a moment before it says so.
+            (Message::Connection { listener }, with) => intake.hand(listener, with),
+            _ => return Err(HandoverError::NotTaken),
+        }
     }
 }
 
@@ -165,11 +173,7 @@ impl Shared {
     fn read(&self) {
         loop {
             match self.channel.receive() {
-                Ok(Some((Message::Connection { listener }, with))) => {
-                    if let Err(error) = self.connection(listener, with) {
-                        tracing::debug!(%error, "a connection was not taken over");
-                    }
-                }
+                Ok(Some((Message::Connection { listener }, with))) => self.intake.hand(listener, with),
                 Ok(Some((Message::Stop, _))) => drop(self.end(Some(Ending::Stopped))),
                 Ok(Some(_)) => {}
                 Ok(None) | Err(_) => break,
@@ -181,14 +185,6 @@ impl Shared {
             tracing::warn!("the next program has ended: this one takes the switch back");
             take_back(&plane, &self.intake);
         }
-    }
-
-    fn connection(&self, listener: usize, with: Vec<OwnedFd>) -> io::Result<()> {
-        let stream = with.into_iter().next().ok_or(io::ErrorKind::InvalidData)?;
-        let stream = TcpStream::from(stream);
-        stream.set_nonblocking(true)?;
-        self.intake.hand(listener, stream);
-        Ok(())
     }
 
     /// Reports jobs that end, until there are none.
@@ -211,5 +207,38 @@ impl Shared {
                 return;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::thread;
+
+    use super::*;
+    use crate::switch_daemon::{RunningSwitch, SwitchOptions};
+
+    #[test]
+    fn a_connection_may_come_before_the_next_program_says_that_it_serves() {
+        let listen = "127.0.0.1:0".parse().unwrap();
+        let switch = RunningSwitch::start(&SwitchOptions::new(listen)).unwrap();
+        let (own, inherited) = Channel::pair().unwrap();
+        let entrance = TcpListener::bind(listen).unwrap();
+        let mut client = TcpStream::connect(entrance.local_addr().unwrap()).unwrap();
+        let (accepted, _) = entrance.accept().unwrap();
+        let next = thread::spawn(move || {
+            let next = Channel::inherited(inherited).unwrap();
+            next.send(&Message::Ready { version: VERSION }, &[]).unwrap();
+            while !matches!(next.expect().unwrap().0, Message::Sockets { .. }) {}
+            next.send(&Message::Connection { listener: 0 }, &[accepted.as_fd()]).unwrap();
+            next.send(&Message::Serving, &[]).unwrap();
+            next
+        });
+        switch.hand_over(own, |_| ()).unwrap();
+        client.write_all(b"GET /healthz HTTP/1.1\r\nHost: switch\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        drop(next.join().unwrap());
     }
 }
