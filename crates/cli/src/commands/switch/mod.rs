@@ -69,8 +69,8 @@ receive at UDP ports that the system assigns. /status, /jobs and /metrics are se
 On SIGHUP it reads its files again and takes over quotas, tokens, memory, max_jobs, servers and
 times; running jobs stay. On SIGTERM it takes no more joins and ends when nothing is being summed
 any more, or after `finish`; on Ctrl-C, and on a second signal, at once. Whoever is still summing
-is told that the switch stops. On SIGUSR2 it starts its command line again, from the file that is there
-now; the new program takes over, and this one ends with the last of its jobs.
+is told that the switch stops. On SIGUSR2 it starts its command line again, from the file that is
+there now; the new program takes over, and this one ends with the last of its jobs.
 
 The log goes to stderr: jobs that are formed, refused or ended, members that are lost, paths that
 shrink. Exit codes: 0 when it was asked to stop; 2 for settings that a person must correct, such
