@@ -210,9 +210,11 @@ def test_hosts_sum_over_links_that_lose_packets() -> None:
 @pytest.mark.parametrize(("hosts", "per_host"), [(2, 2), (2, 4), (4, 2)])
 def test_each_link_carries_a_tensor_once_each_way_whatever_the_number_of_ranks(hosts: int, per_host: int) -> None:
     alone, several = (star(ranks, 1_000_000, 5, hosts=hosts) for ranks in (1, per_host))
+    # On a machine that is busy, packets are sent again before their time.
+    again = 1514 * several["again"]
     for way in ("sent", "received"):
         assert alone[way] >= 5 * 4_000_000
-        assert several[way] <= 1.02 * alone[way]
+        assert several[way] <= 1.02 * alone[way] + again
 
 
 def test_a_member_for_each_rank_brings_each_rank_s_tensor_to_its_host_s_link() -> None:
