@@ -71,7 +71,7 @@ impl Control {
         self.handed_over
     }
 
-    /// There is no next program any more: this one takes joins again.
+    /// The next program has gone: this one takes joins again.
     pub fn take_back(&mut self) {
         self.handed_over = false;
     }

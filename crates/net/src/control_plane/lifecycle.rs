@@ -201,7 +201,7 @@ impl ControlPlane {
         succession
     }
 
-    /// There is no next program any more.
+    /// The next program has gone.
     pub fn take_back(&self) {
         self.state().control.take_back();
     }

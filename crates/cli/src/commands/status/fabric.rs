@@ -149,7 +149,7 @@ mod tests {
         assert_eq!((one.len(), &one), (3, &other));
         assert_eq!(at_controller(&controller())[1..], one);
         assert_eq!(at_controller(&fabric_status("leaf0", Vec::new())), [""; 0]);
-        assert!(of(&testing::status(Vec::new()), |_| panic!("there is no controller")).unwrap().is_none());
+        assert!(of(&testing::status(Vec::new()), |_| panic!("a switch of a star has a controller")).unwrap().is_none());
     }
 
     #[test]
