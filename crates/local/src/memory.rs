@@ -7,31 +7,26 @@
 use std::cell::UnsafeCell;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd};
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
+
+use rustix::event::Timespec;
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, memfd_create};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+use rustix::thread::futex;
 
 use crate::handover::Word;
 
 /// A file in memory, without a name, whose size can no longer change: so that no access to it ever faults.
 pub fn sealed_file(bytes: usize) -> io::Result<File> {
-    // SAFETY: the name is a string that ends with zero.
-    let fd = unsafe { libc::memfd_create(c"tributary".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor is new, and belongs to nobody else.
-    let file = unsafe { File::from_raw_fd(fd) };
+    let file = File::from(memfd_create(c"tributary", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
     file.set_len(bytes as u64)?;
-    // SAFETY: the call has no pointers.
-    match unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, SIZE_SEALS | libc::F_SEAL_SEAL) } {
-        0 => Ok(file),
-        _ => Err(io::Error::last_os_error()),
-    }
+    fcntl_add_seals(&file, SIZE_SEALS | SealFlags::SEAL)?;
+    Ok(file)
 }
 
-const SIZE_SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
+const SIZE_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
 /// A mapping of such a file. A fork does not inherit it.
 #[derive(Debug)]
@@ -48,24 +43,17 @@ unsafe impl Sync for Memory {}
 impl Memory {
     /// Maps a file that another process may have sent, after checking its size and that it keeps it.
     pub fn map(file: &File, bytes: usize) -> io::Result<Memory> {
-        // SAFETY: the call has no pointers.
-        let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
-        if seals < 0 || seals & SIZE_SEALS != SIZE_SEALS || file.metadata()?.len() != bytes as u64 {
+        let sealed = fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SIZE_SEALS));
+        if !sealed || file.metadata()?.len() != bytes as u64 {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "it is not the memory of this group"));
         }
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the kernel chooses an address that nothing else uses.
-        let start =
-            unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, libc::MAP_SHARED, file.as_raw_fd(), 0) };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
+        let start = unsafe { mmap(null_mut(), bytes, protection, MapFlags::SHARED, file, 0)? };
         let memory = Memory { start: NonNull::new(start.cast()).expect("a mapping is not at zero"), bytes };
         // SAFETY: the range is the mapping.
-        match unsafe { libc::madvise(start, bytes, libc::MADV_DONTFORK) } {
-            0 => Ok(memory),
-            _ => Err(io::Error::last_os_error()),
-        }
+        unsafe { madvise(start, bytes, Advice::LinuxDontFork)? };
+        Ok(memory)
     }
 
     /// The word at an offset, a multiple of four.
@@ -101,24 +89,8 @@ impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: the range is the mapping, and nothing borrows it. In a fork, which has no such mapping, the kernel
         // finds nothing there.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
     }
-}
-
-/// Sleeps while the word, which processes share, has this value, until it is woken or the time has passed.
-fn futex_wait(word: &AtomicU32, value: u32, timeout: Duration) {
-    let timeout = libc::timespec {
-        tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
-        tv_nsec: timeout.subsec_nanos().into(),
-    };
-    // SAFETY: the word and the time outlive the call.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, value, &raw const timeout) };
-}
-
-/// Wakes all that sleep at the word.
-fn futex_wake(word: &AtomicU32) {
-    // SAFETY: the word outlives the call, which does not read it.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, libc::c_int::MAX) };
 }
 
 impl Word for AtomicU32 {
@@ -135,11 +107,13 @@ impl Word for AtomicU32 {
     }
 
     fn sleep(&self, value: u32, timeout: Duration) {
-        futex_wait(self, value, timeout);
+        let timeout = Timespec::try_from(timeout).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 });
+        // It ends when it is woken, when the word has another value, or in time: the caller reads the word.
+        let _ = futex::wait(self, futex::Flags::empty(), value, Some(&timeout));
     }
 
     fn wake(&self) {
-        futex_wake(self);
+        let _ = futex::wake(self, futex::Flags::empty(), i32::MAX as u32);
     }
 }
 

@@ -1,13 +1,18 @@
 //! What the driver asks of the operating system: the time, sleep until there is work, the process that owns a value, and
 //! how the heap returns memory.
-#![allow(unsafe_code)]
 
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process;
 use std::time::{Duration, Instant};
-use std::{mem, process, ptr};
 
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recvmsg, sendmsg};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::time::{ClockId, clock_gettime};
 use tributary_proto::contract::time::{Span, Time};
 
 /// Turns the monotonic clock into a driver's [`Time`]; each driver has its own origin.
@@ -56,13 +61,7 @@ pub(crate) struct Ready {
 impl Waker {
     /// A waker that has not been called.
     pub fn new() -> io::Result<Waker> {
-        // SAFETY: the call has no pointers. If it succeeds, the descriptor belongs to us alone.
-        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: as above.
-        Ok(Waker { event: unsafe { File::from_raw_fd(fd) } })
+        Ok(Waker { event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?.into() })
     }
 
     /// Ends the current wait, or the next one if there is none.
@@ -80,99 +79,55 @@ impl Waker {
 
 /// Sleeps until the socket is readable, the waker is called, or the timeout has passed. `None` waits without a limit.
 pub(crate) fn wait(socket: BorrowedFd<'_>, waker: &Waker, timeout: Option<Duration>) -> Ready {
-    let mut fds = [entry(socket, libc::POLLIN), entry(waker.event.as_fd(), libc::POLLIN)];
-    // An interruption by a signal looks like a timeout. The caller reads its clock anyway.
-    poll(&mut fds, timeout);
-    Ready { packets: fds[0].revents != 0, woken: fds[1].revents != 0 }
+    let mut fds = [PollFd::from_borrowed_fd(socket, PollFlags::IN), PollFd::new(&waker.event, PollFlags::IN)];
+    wait_for(&mut fds, timeout);
+    Ready { packets: !fds[0].revents().is_empty(), woken: !fds[1].revents().is_empty() }
 }
 
 /// Sleeps until the socket is readable, or the timeout has passed.
 pub(crate) fn wait_readable(socket: BorrowedFd<'_>, timeout: Duration) {
-    poll(&mut [entry(socket, libc::POLLIN)], Some(timeout));
+    wait_for(&mut [PollFd::from_borrowed_fd(socket, PollFlags::IN)], Some(timeout));
 }
 
 /// Sleeps until the socket can send, or the timeout has passed.
 pub(crate) fn wait_writable(socket: BorrowedFd<'_>, timeout: Duration) {
-    poll(&mut [entry(socket, libc::POLLOUT)], Some(timeout));
+    wait_for(&mut [PollFd::from_borrowed_fd(socket, PollFlags::OUT)], Some(timeout));
 }
 
-fn entry(fd: BorrowedFd<'_>, events: i16) -> libc::pollfd {
-    libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 }
-}
-
-fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>) {
-    let timeout = timeout.map(|timeout| libc::timespec {
-        tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
-        tv_nsec: timeout.subsec_nanos().into(),
-    });
-    let timeout = timeout.as_ref().map_or(std::ptr::null(), |timeout| &raw const *timeout);
-    // SAFETY: the descriptors and the timeout outlive the call; no signal mask is given.
-    unsafe { libc::ppoll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout, std::ptr::null()) };
+/// An interruption by a signal has the effect of a timeout: the caller reads its clock anyway.
+fn wait_for(fds: &mut [PollFd<'_>], timeout: Option<Duration>) {
+    let timeout = timeout.map(|timeout| Timespec::try_from(timeout).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 }));
+    let _ = poll(fds, timeout.as_ref());
 }
 
 /// The most descriptors that go with one message.
 const MAX_DESCRIPTORS: usize = 4;
 
-/// Space for a control message with as many descriptors.
-#[repr(C, align(8))]
-struct DescriptorControl([u8; 64]);
-
 /// Sends a message over a Unix socket, and descriptors with it.
 pub(crate) fn send_with_descriptors(to: BorrowedFd<'_>, bytes: &[u8], with: &[BorrowedFd<'_>]) -> io::Result<()> {
-    assert!(with.len() <= MAX_DESCRIPTORS, "the control message holds them");
-    let raw: Vec<RawFd> = with.iter().map(AsRawFd::as_raw_fd).collect();
-    let mut iovec = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    let mut control = DescriptorControl([0; 64]);
-    // SAFETY: all zeros is a valid msghdr.
-    let mut header: libc::msghdr = unsafe { mem::zeroed() };
-    (header.msg_iov, header.msg_iovlen) = (&raw mut iovec, 1);
-    if !raw.is_empty() {
-        let bytes = size_of_val(raw.as_slice()) as u32;
-        header.msg_control = control.0.as_mut_ptr().cast();
-        // SAFETY: the control buffer is aligned and has space for the header and for the descriptors that are copied.
-        unsafe {
-            header.msg_controllen = libc::CMSG_SPACE(bytes) as _;
-            let message = libc::CMSG_FIRSTHDR(&header);
-            (*message).cmsg_level = libc::SOL_SOCKET;
-            (*message).cmsg_type = libc::SCM_RIGHTS;
-            (*message).cmsg_len = libc::CMSG_LEN(bytes) as _;
-            ptr::copy_nonoverlapping(raw.as_ptr().cast::<u8>(), libc::CMSG_DATA(message), bytes as usize);
-        }
-    }
-    // SAFETY: the header, and all that it points to, outlive the call, which only reads them.
-    let sent = unsafe { libc::sendmsg(to.as_raw_fd(), &header, libc::MSG_NOSIGNAL) };
-    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let held = with.is_empty() || control.push(SendAncillaryMessage::ScmRights(with));
+    assert!(held, "the control message holds them");
+    sendmsg(to, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?;
+    Ok(())
 }
 
 /// Receives a message and the descriptors that came with it. No bytes: the other end is closed.
 pub(crate) fn receive_with_descriptors(from: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
-    let mut iovec = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-    let mut control = DescriptorControl([0; 64]);
-    // SAFETY: all zeros is a valid msghdr.
-    let mut header: libc::msghdr = unsafe { mem::zeroed() };
-    (header.msg_iov, header.msg_iovlen) = (&raw mut iovec, 1);
-    (header.msg_control, header.msg_controllen) = (control.0.as_mut_ptr().cast(), control.0.len() as _);
-    // SAFETY: the header, and all that it points to, outlive the call.
-    let received = unsafe { libc::recvmsg(from.as_raw_fd(), &raw mut header, libc::MSG_CMSG_CLOEXEC) };
-    if received < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let received = recvmsg(from, &mut [IoSliceMut::new(bytes)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
     let mut descriptors = Vec::new();
-    // SAFETY: the kernel has written whole control messages; each descriptor in them is new and belongs to us alone.
-    unsafe {
-        let message = libc::CMSG_FIRSTHDR(&header);
-        if !message.is_null() && (*message).cmsg_level == libc::SOL_SOCKET && (*message).cmsg_type == libc::SCM_RIGHTS {
-            let bytes = (*message).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
-            let first = libc::CMSG_DATA(message).cast::<RawFd>();
-            for at in 0..bytes / size_of::<RawFd>() {
-                descriptors.push(OwnedFd::from_raw_fd(first.add(at).read_unaligned()));
-            }
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            descriptors.extend(rights);
         }
     }
-    match header.msg_flags & libc::MSG_TRUNC {
-        0 => Ok((received as usize, descriptors)),
-        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "a message is too long")),
+    if received.flags.contains(ReturnFlags::TRUNC) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "a message is too long"));
     }
+    Ok((received.bytes, descriptors))
 }
 
 /// The process that made a value with threads. A fork has the memory of its parent and none of its threads, so the child
@@ -222,21 +177,15 @@ pub(crate) fn has_memory(bytes: u64) -> bool {
 
 /// The time of `CLOCK_MONOTONIC`, which service managers compare with their own.
 pub fn monotonic() -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the pointer is to a whole timespec that lives through the call.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    let time = clock_gettime(ClockId::Monotonic);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// Raises this process's limit of open files: every member keeps a connection, and the usual soft limit is 1,024.
 pub fn allow_many_connections() {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the pointer is to a whole rlimit that lives through the call.
-    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } == 0 {
-        limit.rlim_cur = limit.rlim_max;
-        // SAFETY: as above. If it fails, the old limit holds, and connections beyond it wait.
-        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) };
-    }
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    // If it fails, the old limit holds, and connections beyond it wait.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
 /// Makes the slots of every job come from the kernel, and return to it when the job ends. Only the daemon calls this:
@@ -245,6 +194,7 @@ pub fn allow_many_connections() {
 /// Without this, glibc raises its limit to the size of any such block that is freed, up to 32 MiB. From then on it
 /// keeps freed blocks of that size in its arenas, up to twice as much in each. Every shard has an arena, which would
 /// keep the slots of the largest job that the shard ever had.
+#[allow(unsafe_code)]
 pub fn return_slots_to_the_kernel() {
     // SAFETY: the call has no pointers. It takes effect for later allocations.
     #[cfg(target_env = "gnu")]
