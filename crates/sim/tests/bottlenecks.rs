@@ -109,7 +109,7 @@ fn looking_for_bottlenecks_changes_nothing_and_the_number_of_threads_neither() {
 }
 
 #[test]
-fn a_ring_has_bottlenecks_and_no_switch_that_waits_for_a_rank() {
+fn where_hosts_sum_there_are_bottlenecks_and_no_switch_waits_for_a_rank() {
     let report = report_of(&config_of(&LEAF_SPINE.replace("slots = 32", ""), Placement::Hosts));
     let found = of_job(&report);
     assert!(!found.shares.is_empty() && found.last.is_empty(), "{found:?}");

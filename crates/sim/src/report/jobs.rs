@@ -193,8 +193,7 @@ pub(super) fn report(simulation: &Simulation, job: &Job, metrics: &[SwitchMetric
     let (completed, median) = (durations.len(), durations.get(durations.len() / 2).copied());
     let mean = (completed > 0).then(|| durations.iter().sum::<f64>() / completed as f64);
     let tensor_bytes = u64::from(job.plan.spec.elements) * job.plan.spec.dtype.size() as u64;
-    let per_host = usize::from(job.host_ranks.ranks);
-    let blocks = total.blocks_in_network + total.blocks_at_hosts;
+    let (per_host, blocks) = (usize::from(job.host_ranks.ranks), total.blocks_in_network + total.blocks_at_hosts);
     JobReport {
         name: job.plan.name.clone(),
         protocol: job.plan.protocol.name,

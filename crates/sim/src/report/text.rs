@@ -48,9 +48,7 @@ impl fmt::Display for Report {
             )?;
         }
         write_links(f, &self.links)?;
-        if let Some(pauses) = &self.pauses {
-            write!(f, "{pauses}")?;
-        }
+        self.pauses.iter().try_for_each(|pauses| write!(f, "{pauses}"))?;
         if self.switch_memory_bytes > 0 {
             writeln!(f, "\nswitch memory: {} in the fullest switch", bytes(self.switch_memory_bytes as u64))?;
         }
