@@ -144,7 +144,7 @@ $(VENV)/.torch: $(VENV)/.tools
 	scripts/install-torch $(PYTHON) $(TORCH)
 	@touch $@
 
-train: build torch ## Train on real images over four processes, through the switch and over Gloo: is the accuracy the same? (BITS=8: codes against float32; TOPK=0.01: top-k against all)
+train: build torch ## Train on real images over four processes, through the switch and over Gloo: is the accuracy the same? (BITS=8: codes against float32, also of a language model; TOPK=0.01: top-k against all)
 	$(PYTHON) experiments/train_accuracy.py $(if $(BITS),--bits $(BITS) --epochs 20) $(if $(TOPK),--topk $(TOPK) --epochs 20)
 	@if [ "$$(id -u)" != 0 ]; then echo "as root, make train also trains on links of 1 Gbit/s"; exit; fi; \
 	echo "on four hosts with links of 1 Gbit/s (network namespaces):"; \
