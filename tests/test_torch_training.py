@@ -50,7 +50,7 @@ def test_examples_run(arguments: tuple[str, ...]) -> None:
     assert "step" in ran.stdout
 
 
-def test_a_language_model_is_trained_in_each_way_with_each_seed_and_each_is_held_against_float32() -> None:
+def test_a_language_model_is_trained_in_each_way_with_each_seed_and_each_is_compared_with_float32() -> None:
     words = ["--bits", "4", "--only-text", "--seeds", "2", "--processes", "2", "--steps", "1", *TINY]
     script = [sys.executable, "experiments/train_accuracy.py", *words]
     ran = subprocess.run(script, capture_output=True, text=True, cwd=ROOT, timeout=300)
