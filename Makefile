@@ -30,12 +30,12 @@ build: $(VENV)/.tools ## Build into .venv: .venv/bin/tributary and .venv/bin/pyt
 	$(VENV)/bin/maturin develop --release --quiet
 	@echo "ready: $(VENV)/bin/tributary and $(PYTHON)"
 
-# The virtual environment with what the build needs. Debian splits venv off python3.
+# The virtual environment with what the build needs, and what draws pictures. Debian splits venv off python3.
 $(VENV)/.tools: pyproject.toml
 	@command -v cargo >/dev/null || { echo "make: cargo is missing; install Rust 1.95 or newer (rustup)" >&2; exit 1; }
 	@python3 -c 'import venv, ensurepip' 2>/dev/null || scripts/apt-install python3-venv
 	test -x $(PYTHON) || python3 -m venv $(VENV)
-	$(PYTHON) -m pip install --quiet 'maturin>=1.9.4,<2' 'numpy>=1.24'
+	$(PYTHON) -m pip install --quiet 'maturin>=1.9.4,<2' 'numpy>=1.24' 'matplotlib>=3.7'
 	@touch $@
 
 # What pip fetches and unpacks leaves a core to the compiler most of the time. Tests on networks of namespaces mostly wait, so
@@ -104,7 +104,7 @@ $(VENV)/.test-tools: $(VENV)/.tools pyproject.toml
 	scripts/apt-install iproute2 nftables tshark systemd prometheus curl openssl
 	@scripts/apt-install chromium || echo "left out: the tests of the switch's page, as chromium cannot be installed here"
 	$(PYTHON) -m pip install --quiet 'pytest>=8' 'pytest-xdist>=3.6' 'ruff>=0.12' 'mypy>=1.16' 'ml_dtypes>=0.4' \
-	    'matplotlib>=3.7' 'pandas>=2.0' 'pyarrow>=15' 'distributed>=2024.1' 'PyYAML>=6'
+	    'pandas>=2.0' 'pyarrow>=15' 'distributed>=2024.1' 'PyYAML>=6'
 	@touch $@
 
 docs: build site ## The site: target/site/index.html; a dead link is an error
@@ -118,7 +118,6 @@ site: $(VENV)/.docs-tools
 # In a virtual environment of its own: nothing of ours needs them.
 $(VENV)/.docs-tools: $(VENV)/.tools pyproject.toml
 	test -x $(VENV)-docs/bin/python || python3 -m venv $(VENV)-docs
-	$(PYTHON) -m pip install --quiet 'matplotlib>=3.7'
 	$(VENV)-docs/bin/python -m pip install --quiet 'mkdocs==1.6.1' 'mkdocs-material==9.8.1' 'mkdocstrings-python==2.0.11'
 	@touch $@
 
@@ -189,7 +188,6 @@ rtl: .venv-rtl/.tools ## The hardware design of dataplanes/panama: lint, adder, 
 	@touch $@
 
 soak: build ## Hours (HOURS=1) of loss, churn, killed ranks, restarts and unauthorised clients on a star: is all of it flat? target/soak.png (root)
-	$(PYTHON) -m pip install --quiet 'matplotlib>=3.7'
 	scripts/apt-install iproute2 nftables
 	$(PYTHON) experiments/soak --hours $(or $(HOURS),1) --out target/soak
 
