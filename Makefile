@@ -26,16 +26,21 @@ TORCH := 'torch>=2.14' 'scikit-learn>=1.3' 'expecttest>=0.2' 'pytorch-lightning=
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: $(VENV)/.tools ## Build into .venv: .venv/bin/tributary and .venv/bin/python with the package
+build: $(VENV)/.plots ## Build into .venv: .venv/bin/tributary and .venv/bin/python with the package
 	$(VENV)/bin/maturin develop --release --quiet
 	@echo "ready: $(VENV)/bin/tributary and $(PYTHON)"
 
-# The virtual environment with what the build needs, and what draws pictures. Debian splits venv off python3.
+# The virtual environment with what the build needs. Debian splits venv off python3.
 $(VENV)/.tools: pyproject.toml
 	@command -v cargo >/dev/null || { echo "make: cargo is missing; install Rust 1.95 or newer (rustup)" >&2; exit 1; }
 	@python3 -c 'import venv, ensurepip' 2>/dev/null || scripts/apt-install python3-venv
 	test -x $(PYTHON) || python3 -m venv $(VENV)
-	$(PYTHON) -m pip install --quiet 'maturin>=1.9.4,<2' 'numpy>=1.24' 'matplotlib>=3.7'
+	$(PYTHON) -m pip install --quiet 'maturin>=1.9.4,<2' 'numpy>=1.24'
+	@touch $@
+
+# What draws pictures; `make demo` has none to draw.
+$(VENV)/.plots: $(VENV)/.tools pyproject.toml
+	$(PYTHON) -m pip install --quiet 'matplotlib>=3.7'
 	@touch $@
 
 # What pip fetches and unpacks leaves a core to the compiler most of the time. Tests on networks of namespaces mostly wait, so
@@ -100,7 +105,7 @@ without-protocol: check ## That a protocol is a folder: without NAME's (canary's
 
 test-tools: $(VENV)/.test-tools
 
-$(VENV)/.test-tools: $(VENV)/.tools pyproject.toml
+$(VENV)/.test-tools: $(VENV)/.plots pyproject.toml
 	scripts/apt-install iproute2 nftables tshark systemd prometheus curl openssl
 	@scripts/apt-install chromium || echo "left out: the tests of the switch's page, as chromium cannot be installed here"
 	$(PYTHON) -m pip install --quiet 'pytest>=8' 'pytest-xdist>=3.6' 'ruff>=0.12' 'mypy>=1.16' 'ml_dtypes>=0.4' \
@@ -116,7 +121,7 @@ site: $(VENV)/.docs-tools
 	@echo "ready: target/site/index.html"
 
 # In a virtual environment of its own: nothing of ours needs them.
-$(VENV)/.docs-tools: $(VENV)/.tools pyproject.toml
+$(VENV)/.docs-tools: $(VENV)/.plots pyproject.toml
 	test -x $(VENV)-docs/bin/python || python3 -m venv $(VENV)-docs
 	$(VENV)-docs/bin/python -m pip install --quiet 'mkdocs==1.6.1' 'mkdocs-material==9.8.1' 'mkdocstrings-python==2.0.11'
 	@touch $@
