@@ -82,11 +82,11 @@ def idle_groups(rank: int, size: int, meet: str, count: int, local: str) -> tupl
         if now == last:
             break
         last = now
-    held, more = last[0] - descriptors, last[1] - threads
+    descriptors, more = last[0] - descriptors, last[1] - threads
     for group in [first, *groups]:
         dist.destroy_process_group(group)
     dist.destroy_process_group()
-    return held, sorted(more.elements())
+    return descriptors, sorted(more.elements())
 
 
 def sends_before_others_receive(rank: int, size: int, meet: str) -> list[float]:

@@ -22,8 +22,8 @@ pub const MAX_DESCRIPTORS: usize = 80;
 pub fn send(stream: &UnixStream, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    let held = descriptors.is_empty() || control.push(SendAncillaryMessage::ScmRights(descriptors));
-    assert!(held && !bytes.is_empty(), "a message has bytes, and few descriptors");
+    let fits = descriptors.is_empty() || control.push(SendAncillaryMessage::ScmRights(descriptors));
+    assert!(fits && !bytes.is_empty(), "a message has bytes, and few descriptors");
     let sent = sendmsg(stream, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?;
     // The messages are a few bytes, which a socket takes whole.
     if sent == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
