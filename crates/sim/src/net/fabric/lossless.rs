@@ -2,6 +2,7 @@
 //! to resume.
 
 use tributary_proto::contract::ids::{NodeId, PortId};
+use tributary_proto::contract::time::Time;
 
 use super::Fabric;
 use crate::events::{EventId, EventKind};
@@ -88,6 +89,9 @@ impl Fabric {
             || ports.all(|port| links.get(port.index()).is_none_or(|&over| lossless.may_wait(from, over)));
         if !lossless.charges_made() || !may_wait() {
             return Some(Origin::Local);
+        }
+        if lossless.service.is_some() && lossless.is_class_full(from, bytes) {
+            return None;
         }
         let count = count as u32;
         let stop = lossless.charge(from, Origin::Link(from), bytes)?;
@@ -205,11 +209,15 @@ impl Fabric {
         self.begin_next(id);
     }
 
+    /// When an order that the far end of a link gives now is at its near end.
+    pub(super) fn order_arrival(&self, id: LinkId) -> Time {
+        let back = &self.links[id.reverse().index()];
+        back.busy_until().max(self.now) + back.transmission(PAUSE_BYTES) + back.delay()
+    }
+
     /// Orders the near end of a link to stop or to go on.
     pub(in crate::net) fn order(&mut self, id: LinkId, stop: bool) {
-        let back = &self.links[id.reverse().index()];
-        let sent = back.busy_until().max(self.now) + back.transmission(PAUSE_BYTES);
-        let at = sent + back.delay();
+        let at = self.order_arrival(id);
         if self.order_across(id, at, Order::Pause(stop)) {
             return;
         }
