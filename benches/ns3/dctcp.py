@@ -70,7 +70,7 @@ def arrivals(seed: int, count: int) -> list[Flow]:
     rate = LOAD * GBPS * 1e9 / 8 / mean
     now, flows = 0.0, list[Flow]()
     for _ in range(count):
-        # No two begin in the same microsecond, by which they are told from each other.
+        # No two begin in the same microsecond, by which results are matched.
         now = max(now + draw.expovariate(rate), 1e-6 * (flows[-1].start_us + 1) if flows else 0.0)
         size = int(math.exp(draw.uniform(math.log(least), math.log(most))))
         flows.append(Flow(draw.randrange(SENDERS), size, round(now * 1e6)))
