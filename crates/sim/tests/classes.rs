@@ -119,8 +119,8 @@ fn a_class_that_switches_do_not_know_is_a_sentence() {
     assert!(weights.contains("priority = 2: the service of [network] has classes 0 to 1"), "{weights}");
     let weights = refused("service = { weights = [1] }", 0);
     assert!(weights.contains("weights are 2 to 8 numbers of 1 to 1,000"), "{weights}");
-    let lossless = refused("service = 'strict'\nlossless = {}", 0);
-    assert!(lossless.contains("leave service or lossless out"), "{lossless}");
+    let credits = refused("service = 'strict'\nlossless = { kind = 'credits' }", 0);
+    assert!(credits.contains("channels have credits, and no classes"), "{credits}");
 }
 
 /// A swarm that never drew a class would not test it.

@@ -144,3 +144,28 @@ fn two_flows_under_cubic_share_a_link_though_one_comes_later() {
     assert!((0.7..1.43).contains(&(first / second)), "{first} and {second} bytes");
     assert!((first + second) * 8.0 / 2.0 > 9.5e9, "{first} and {second} bytes");
 }
+
+/// RFC 9438, section 4.3: where a share p of packets is lost, the average window is Reno's, `sqrt(3 / 2p)` for losses at even
+/// distances. Random ones let it differ by a constant factor, and not in how it falls with p.
+#[test]
+fn a_flow_under_cubic_has_renos_window_whatever_the_share_of_losses() {
+    let window = |loss: f64| {
+        let text = format!(
+            "[network]\ndumbbell = {{ left = 1, right = 1 }}\nrate = \"100 Gbit/s\"\ndelay = \"16 us\"\n\
+             [transport]\ncongestion_control = \"cubic\"\n\
+             [[fault]]\nlinks = [[\"host 0\", \"switch 0\"]]\nloss = {loss}\n"
+        );
+        let mut sim = build(&Config::parse(&text).unwrap()).unwrap();
+        sim.start_flow(NodeId(0), NodeId(1), 1 << 40).unwrap();
+        sim.run(Time::ZERO + Span::from_millis(50));
+        let windows = (1..=5_000).map(|step| {
+            sim.run(Time::ZERO + Span::from_millis(50) + Span::from_micros(100 * step));
+            sim.transport(NodeId(0)).unwrap().window(0).unwrap() as f64
+        });
+        windows.sum::<f64>() / 5_000.0
+    };
+    let [often, rarely] = [4e-3, 4e-4].map(|loss| window(loss) / (1.5f64 / loss).sqrt());
+    println!("{often} and {rarely} of Reno's window");
+    assert!([often, rarely].iter().all(|share| (0.9..1.4).contains(share)), "{often} and {rarely}");
+    assert!((rarely / often - 1.0).abs() < 0.15, "{often} and {rarely}");
+}

@@ -95,10 +95,21 @@ impl Checker {
         (Checker { links: LinkChecker::new(graph, shared, service), ..checker }, findings)
     }
 
+    /// The same for switches that forward a packet when its head has come in.
+    pub fn cutting_through(mut self, graph: &Graph) -> Checker {
+        self.links.cut_through(graph);
+        self
+    }
+
     /// The same for a network that must drop no packet.
     pub fn lossless(graph: &Graph) -> (Checker, Findings) {
+        Checker::lossless_by_class(graph, 1)
+    }
+
+    /// The same where PAUSE stops so many classes, which share a port's buffer evenly.
+    pub fn lossless_by_class(graph: &Graph, classes: usize) -> (Checker, Findings) {
         let (checker, findings) = Checker::new(graph);
-        (Checker { lossless: Some(LosslessChecker::new(graph)), ..checker }, findings)
+        (Checker { lossless: Some(LosslessChecker::new(graph, classes as u64)), ..checker }, findings)
     }
 }
 

@@ -109,9 +109,11 @@ fn credits(section: &LosslessSection, smallest: u64, fastest: Span) -> Result<Lo
     Ok(LosslessSpec { xoff: u64::MAX, xon: u64::MAX, charges: section.charges, channels: Some(channels) })
 }
 
-/// Refuses what takes packets, or their charges, past the buffers whose bytes credits count.
+/// Refuses what takes packets, or their charges, past the buffers whose bytes credits or classes count.
 pub(crate) fn check_credits(config: &Config) -> Result<(), ConfigError> {
-    let has_credits = config.network.lossless.is_some_and(|section| section.kind == LosslessKind::Credits);
+    let of_class = config.network.service.is_some();
+    let has_credits = |section: LosslessSection| section.kind == LosslessKind::Credits || of_class;
+    let has_credits = config.network.lossless.is_some_and(has_credits);
     let switches = &config.switches;
     let others = [
         ("a fault", !config.faults.is_empty()),
@@ -120,7 +122,7 @@ pub(crate) fn check_credits(config: &Config) -> Result<(), ConfigError> {
     ];
     match others.into_iter().find(|&(_, is_there)| has_credits && is_there) {
         Some((what, _)) => {
-            Err(invalid(format!("lossless: with credits no packet is lost or held back: leave {what} out")))
+            Err(invalid(format!("lossless: with credits or classes no packet is lost or held back: leave {what} out")))
         }
         None => Ok(()),
     }

@@ -66,6 +66,12 @@ pub struct Network {
     /// came. Each class has a queue of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<Service>,
+    /// Of a transport's packet that finds its queue full a switch sends the header on, in the highest class.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub trim: bool,
+    /// Switches begin to forward a packet when its head has come in, and not when all of it has.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cut_through: bool,
     /// A packet is marked if it finds more than this in a queue; if left out, no packet is marked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mark_above: Option<Bytes>,
@@ -231,6 +237,27 @@ impl Network {
         Ok(Some(SharedBuffer { bytes, alpha }))
     }
 
+    /// Whether switches trim packets.
+    pub fn trim(&self) -> Result<bool, ConfigError> {
+        match self.trim && self.service != Some(Service::Strict) {
+            _ if self.trim && self.lossless.is_some() => {
+                Err(invalid("trim: lossless switches drop nothing: leave it out"))
+            }
+            true => Err(invalid("trim: the headers of trimmed packets overtake data: set service = \"strict\"")),
+            false => Ok(self.trim),
+        }
+    }
+
+    /// Whether switches cut through.
+    pub fn cut_through(&self) -> Result<bool, ConfigError> {
+        match self.cut_through && self.lossless.is_some() {
+            true => Err(invalid(
+                "cut_through: PAUSE and credits count packets that have come in as a whole: leave cut_through or lossless out",
+            )),
+            false => Ok(self.cut_through),
+        }
+    }
+
     /// Which class of packets switches send first.
     pub fn service(&self) -> Result<Option<Service>, ConfigError> {
         if let Some(Service::Weights(weights)) = &self.service
@@ -238,10 +265,8 @@ impl Network {
         {
             return Err(invalid(format!("service: weights are 2 to {CLASSES} numbers of 1 to 1,000, class 0 first")));
         }
-        if self.service.is_some() && self.lossless.is_some() {
-            return Err(invalid(
-                "service: PAUSE stops all packets of a cable, whatever their class: leave service or lossless out",
-            ));
+        if self.service.is_some() && self.lossless.is_some_and(|section| section.kind == LosslessKind::Credits) {
+            return Err(invalid("service: channels have credits, and no classes: leave service out, or take PAUSE"));
         }
         Ok(self.service.clone())
     }

@@ -54,6 +54,10 @@ pub struct Settings {
     pub shared_buffer: Option<SharedBuffer>,
     /// Which class of packets switches send first; `None`: first come, first served.
     pub service: Option<Service>,
+    /// Switches that serve classes send headers on of data that does not fit.
+    pub trim: bool,
+    /// Switches forward a packet when its head has come in.
+    pub cut_through: bool,
     /// The settings of flows, by class: 0 is that of `[transport]`, others belong to patterns with settings of their own.
     pub transports: Arc<[TransportSettings]>,
     /// The settings of memory that a protocol's jobs share in a switch.
@@ -72,6 +76,8 @@ impl Default for Settings {
             lossless: None,
             shared_buffer: None,
             service: None,
+            trim: false,
+            cut_through: false,
             transports: [TransportSettings::default()].into(),
             shared: SharedSettings::default(),
             accelerator: None,
@@ -113,6 +119,12 @@ impl Simulation {
         settings.lossless.into_iter().for_each(|spec| fabric.set_lossless(spec, &graph));
         settings.shared_buffer.into_iter().for_each(|buffer| fabric.set_shared_buffer(buffer, &graph));
         settings.service.iter().for_each(|service| fabric.set_service(service.clone(), &graph));
+        if settings.trim {
+            fabric.set_trimming();
+        }
+        if settings.cut_through {
+            fabric.set_cut_through(&graph);
+        }
         let hosts = (0..graph.hosts()).map(|host| HostNode::new(NodeId(host), &fabric, settings.nic_bytes)).collect();
         let table = Table::new(&graph, |_| true);
         let names = (0..graph.nodes() as u32).map(|node| graph.name(NodeId(node))).collect();

@@ -34,6 +34,8 @@ pub fn build(config: &Config) -> Result<Simulation, ConfigError> {
         lossless: config.network.lossless(&graph)?,
         shared_buffer: config.network.shared_buffer()?,
         service: service(config)?,
+        trim: config.network.trim()?,
+        cut_through: config.network.cut_through()?,
         transports: transports(config, &graph)?.into(),
         shared: shared(config)?,
         accelerator: accelerator(config, &graph)?,

@@ -23,6 +23,9 @@ pub(super) fn plan(simulation: &mut Simulation, section: &FaultSection) -> Resul
     if section.rate.is_some() && simulation.fabric.is_lossless() {
         return Err(invalid("rate is for links that may lose packets: PAUSE counts what waits at one rate"));
     }
+    if section.rate.is_some() && simulation.fabric.cuts_through() {
+        return Err(invalid("rate: with cut_through a packet could leave a switch faster than it comes in"));
+    }
     if let Some(links) = &section.links {
         link_changes(simulation.graph(), section, links, at, until, &mut changes)?;
     } else if section.dead.is_none() {

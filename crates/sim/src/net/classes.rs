@@ -9,12 +9,13 @@ use serde::{Deserialize, Serialize};
 use tributary_proto::contract::time::{Span, Time};
 
 use super::link::Link;
-use super::packet::{Packet, PacketFlags};
+use super::packet::{Framing, Packet, PacketFlags};
+use crate::transport::BEYOND_UDP;
 
 /// How many classes there are: the priorities of 802.1Q.
 pub const CLASSES: usize = 8;
 /// Bytes that a class of weight 1 may send in a round: a full Ethernet packet.
-const QUANTUM: u64 = 1_538;
+pub(super) const QUANTUM: u64 = 1_538;
 
 /// Which class of an output port sends next.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -34,6 +35,14 @@ impl Service {
             Service::Weights(weights) => weights.len(),
         }
     }
+}
+
+/// What a switch that trims sends on of a packet for which its queue has no space, in the highest class (Handley et al., "NDP",
+/// SIGCOMM 2017): the header of a transport's packet, `None` of others, and of packets that are no longer than one.
+pub(super) fn header_of(packet: &Packet, framing: Framing) -> Option<Packet> {
+    let bytes = framing.bytes_on_link(BEYOND_UDP);
+    let has_data = !packet.is_of_job() && !packet.payload.is_none() && packet.bytes > bytes;
+    has_data.then(|| Packet { bytes, flags: packet.flags.with_priority(CLASSES as u8 - 1), ..*packet })
 }
 
 /// The packets that wait at one output port.

@@ -57,8 +57,7 @@ pub struct Link {
     pub to: NodeId,
     /// The port at which packets come in there.
     pub to_port: u16,
-    /// True if packets need more care than queueing: the link may lose them, is down, shares a buffer or has
-    /// classes.
+    /// True if packets need more care: the link may lose them, is down, shares a buffer, has classes or cuts through.
     pub faulty: bool,
     /// True if no packet gets through.
     pub down: bool,
@@ -66,6 +65,8 @@ pub struct Link {
     pub(super) shares_buffer: bool,
     /// True if it has a queue for each class of packets.
     pub(super) serves_classes: bool,
+    /// True if the far end forwards what only passes there as soon as its head is there.
+    pub(super) cuts_through: bool,
     /// True if another thread runs the node at the far end.
     pub(super) crosses: bool,
     marks: u64,
@@ -114,6 +115,7 @@ impl Link {
             down: false,
             shares_buffer: false,
             serves_classes: false,
+            cuts_through: false,
             crosses: false,
             marks: 0,
             max_backlog: Span::ZERO,
@@ -132,9 +134,7 @@ impl Link {
         self.mark_above = mark_above;
         let rare = self.rare.get_or_insert_default();
         rare.excess = excess;
-        if let Some(marking) = &mut rare.marking {
-            marking.rescale(mark_above.0, all_above.0);
-        }
+        rare.marking.iter_mut().for_each(|marking| marking.rescale(mark_above.0, all_above.0));
     }
 
     /// The time that the transmission of all packets takes or has taken that joined the queue.

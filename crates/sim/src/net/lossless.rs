@@ -16,7 +16,8 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 use tributary_proto::contract::time::Time;
 
-use super::credits::{Credit, CreditPort};
+use super::classes::Service;
+use super::credits::{ClassOrder, Credit, CreditPort};
 use super::pauses::{Cause, PauseLog};
 use crate::topology::{Graph, LinkId, LinkSpec, Rate};
 
@@ -49,6 +50,8 @@ impl LosslessSpec {
 pub enum Order {
     /// To stop, or to go on.
     Pause(bool),
+    /// To stop, or to go on, with a class.
+    PauseClass(ClassOrder),
     /// To send more, or less, on a channel.
     Credit(Credit),
 }
@@ -163,7 +166,9 @@ pub(super) struct Lossless {
     pub spec: LosslessSpec,
     /// The state of each link.
     pub ports: Vec<Port>,
-    /// Each link's channels; empty with PAUSE.
+    /// Which class goes first, where PAUSE stops classes.
+    pub service: Option<Service>,
+    /// Each link's channels, or classes; empty where PAUSE stops all packets.
     pub credits: Vec<CreditPort<Charge>>,
     copies: Vec<Copies>,
     free_copies: u32,
@@ -186,7 +191,19 @@ impl Lossless {
         let (ports, rises): (Vec<Port>, _) = ports.unzip();
         let channels = |channels| ports.iter().map(|port| CreditPort::new(channels, port.buffer_bytes)).collect();
         let credits = spec.channels.map_or_else(Vec::new, channels);
-        Lossless { spec, ports, credits, copies: Vec::new(), free_copies: NONE_FREE, rises, log: None }
+        Lossless { spec, ports, service: None, credits, copies: Vec::new(), free_copies: NONE_FREE, rises, log: None }
+    }
+
+    /// Makes PAUSE stop classes, each with a buffer of its own at every port.
+    pub fn pause_classes(&mut self, service: Service) {
+        self.credits = self.ports.iter().map(|_| CreditPort::of_classes(service.classes())).collect();
+        self.service = Some(service);
+    }
+
+    /// True if the class that came in over a link in this instant has no space for so many bytes.
+    pub fn is_class_full(&self, from: LinkId, bytes: u16) -> bool {
+        let (port, classes) = (&self.ports[from.index()], &self.credits[from.index()]);
+        self.service.is_some() && classes.buffered(classes.arrived) + u64::from(bytes) > port.buffer_bytes
     }
 
     /// Charges a packet that joins the queue of link `at`. `None` if its port's buffer is full; otherwise the link whose
@@ -297,6 +314,9 @@ impl Lossless {
     }
 
     fn fits(&self, from: LinkId, bytes: u16) -> bool {
+        if self.service.is_some() {
+            return !self.is_class_full(from, bytes);
+        }
         let port = &self.ports[from.index()];
         port.buffered + u64::from(bytes) <= port.buffer_bytes
     }

@@ -25,11 +25,13 @@ pub enum LossCause {
     NoRoute = 5,
     /// The switch's packet memory, where packets wait for cores, was full.
     PacketMemory = 6,
+    /// The queue was full, and a switch that trims sent the header on: only the data is lost.
+    Trimmed = 7,
 }
 
 impl LossCause {
     /// Every cause, in order.
-    pub const ALL: [LossCause; 7] = [
+    pub const ALL: [LossCause; 8] = [
         LossCause::QueueFull,
         LossCause::LinkDown,
         LossCause::NodeDown,
@@ -37,6 +39,7 @@ impl LossCause {
         LossCause::Corrupted,
         LossCause::NoRoute,
         LossCause::PacketMemory,
+        LossCause::Trimmed,
     ];
 
     /// The name in tables.
@@ -49,6 +52,7 @@ impl LossCause {
             LossCause::Corrupted => "corrupted",
             LossCause::NoRoute => "no_route",
             LossCause::PacketMemory => "packet_memory",
+            LossCause::Trimmed => "trimmed",
         }
     }
 }

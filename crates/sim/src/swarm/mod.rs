@@ -18,6 +18,7 @@ use crate::check::{Checker, Findings};
 use crate::config::Config;
 use crate::engine::{JobErrorKind, Simulation};
 use crate::experiment::build;
+use crate::net::Service;
 
 /// The result of one scenario.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,9 +82,10 @@ pub fn run_scenario(seed: u64, scenario: &Scenario) -> Outcome {
     simulation.never_give_up();
     let (graph, network) = (simulation.graph(), &scenario.config.network);
     let (checker, findings) = match network.lossless {
-        Some(_) => Checker::lossless(graph),
+        Some(_) => Checker::lossless_by_class(graph, network.service.as_ref().map_or(1, Service::classes)),
         None => Checker::with_queues(graph, network.shared_buffer().ok().flatten(), network.service.clone()),
     };
+    let checker = if network.cut_through { checker.cutting_through(graph) } else { checker };
     simulation.fabric.set_tracer(Some(Box::new(checker)));
     let finished = run_to_end(&mut simulation, &scenario.config);
     let mut failures = Vec::new();

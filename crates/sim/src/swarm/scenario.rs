@@ -15,6 +15,7 @@ use crate::config::{
     ServerWord, Share, StragglerSection, Switches, Timeouts,
 };
 use crate::engine::{Holds, Magnitudes};
+use crate::net::Service;
 use crate::rng::{Purpose, Rng};
 use crate::topology::Rate;
 
@@ -64,7 +65,12 @@ pub fn scenario(seed: u64) -> Scenario {
         traffic.push(together.flows_together(hosts, heal));
     }
     stream(16).congestion(&mut network, &mut traffic);
-    stream(17).classes(&mut network, &mut jobs, &mut traffic);
+    // Where PAUSE stops classes, nothing may be lost or held back otherwise.
+    if network.lossless.is_none() || faults.is_empty() && accelerator(&network).is_none() {
+        stream(17).classes(&mut network, &mut jobs, &mut traffic);
+    }
+    network.trim = network.lossless.is_none() && network.service == Some(Service::Strict) && stream(20).0.chance(0.5);
+    network.cut_through = network.lossless.is_none() && stream(19).0.chance(0.1);
     let accelerator = accelerator(&network);
     let mut collectives = stream(5);
     jobs.iter_mut().for_each(|job| collectives.choose_collective(job, hosts));
@@ -143,6 +149,8 @@ impl Draw {
             shared_buffer: None,
             shared_alpha: None,
             service: None,
+            trim: false,
+            cut_through: false,
             mark_above: self.0.chance(0.5).then_some(Bytes(20_000)),
             mark_all_above: None,
             core: Default::default(),

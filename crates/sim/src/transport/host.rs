@@ -127,7 +127,21 @@ impl TransportHost {
                     self.acks.push_back(Answer { to: from, segment: Segment { body, ..segment }, records });
                 }
             }
-            Body::Ack { .. } | Body::Nack { .. } => self.handle_ack(now, from, segment, records.as_deref()),
+            Body::Ack { .. } | Body::Nack { .. } | Body::Trimmed => {
+                self.handle_ack(now, from, segment, records.as_deref());
+            }
+        }
+    }
+
+    /// Handles a packet of which only the header has come.
+    pub fn handle_trimmed(&mut self, now: Time, from: NodeId, bytes: &[u8]) {
+        match Segment::parse(&bytes[..bytes.len().min(HEADER_LEN)]) {
+            Some(segment @ Segment { body: Body::Data { .. }, .. }) => {
+                let segment = Segment { body: Body::Trimmed, ..segment };
+                self.acks.push_back(Answer { to: from, segment, records: None });
+            }
+            Some(segment) => self.handle_ack(now, from, segment, None),
+            None => self.refused += 1,
         }
     }
 
@@ -186,6 +200,7 @@ impl TransportHost {
                     sender.handle_ack(now, segment.packet, segment.transmission, marked, next)
                 }
                 Body::Nack { next, .. } => sender.handle_nack(now, next),
+                Body::Trimmed => sender.handle_trimmed(now, segment.packet, segment.transmission),
                 Body::Data { .. } => false,
             };
         if !possible {

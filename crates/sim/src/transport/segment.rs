@@ -9,6 +9,7 @@ pub(crate) const BEYOND_UDP: usize = HEADER_LEN - 8;
 const DATA: u8 = 1;
 const ACK: u8 = 2;
 const NACK: u8 = 3;
+const TRIMMED: u8 = 4;
 
 /// The header of a segment: as long as TCP's, with packets numbered instead of bytes.
 ///
@@ -22,7 +23,7 @@ const NACK: u8 = 3;
 /// | 12-15 | number of the transmission | the transmission that arrived |
 /// | 16-19 | packets of the flow | the first packet that has not arrived |
 ///
-/// A refusal (3) of a packet that came after a gap is as an acknowledgement, and says where the sender must begin again.
+/// The answer to a packet whose data was trimmed (4) is as an acknowledgement without its last word. A refusal (3) of a packet that came after a gap is as an acknowledgement, and says where the sender must begin again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
     pub flow: u32,
@@ -37,6 +38,7 @@ pub(super) enum Body {
     Data { bytes: u16, packets: u32, in_order: bool },
     Ack { marked: bool, next: u32 },
     Nack { marked: bool, next: u32 },
+    Trimmed,
 }
 
 impl Segment {
@@ -45,6 +47,7 @@ impl Segment {
             Body::Data { bytes, packets, in_order } => (DATA, u8::from(in_order), bytes, packets),
             Body::Ack { marked, next } => (ACK, u8::from(marked), 0, next),
             Body::Nack { marked, next } => (NACK, u8::from(marked), 0, next),
+            Body::Trimmed => (TRIMMED, 0, 0, 0),
         };
         buf[0] = kind;
         buf[1] = flag;
@@ -65,6 +68,7 @@ impl Segment {
             }
             (ACK, flag @ (0 | 1)) if length == 0 => Body::Ack { marked: flag == 1, next: word(3) },
             (NACK, flag @ (0 | 1)) if length == 0 => Body::Nack { marked: flag == 1, next: word(3) },
+            (TRIMMED, 0) if length == 0 && word(3) == 0 => Body::Trimmed,
             _ => return None,
         };
         Some(Segment { flow: word(0), packet: word(1), transmission: word(2), body })
@@ -83,6 +87,7 @@ mod tests {
             Body::Nack { marked: true, next: 7 },
             Body::Ack { marked: true, next: 9 },
             Body::Ack { marked: false, next: 0 },
+            Body::Trimmed,
         ];
         for body in bodies {
             let segment = Segment { flow: 0x0102_0304, packet: 7, transmission: 0xffff_fffe, body };

@@ -58,7 +58,7 @@ impl Simulation {
     }
 
     /// Starts a flow of any kind.
-    pub(crate) fn begin_flow(&mut self, from: NodeId, to: NodeId, bytes: u64, kind: Kind) -> Option<u32> {
+    pub fn begin_flow(&mut self, from: NodeId, to: NodeId, bytes: u64, kind: Kind) -> Option<u32> {
         let now = self.fabric.now;
         let flow = self.transport_mut(from).begin(now, to, bytes, kind);
         self.count(from);
@@ -111,7 +111,8 @@ impl Simulation {
         loop {
             let link = self.fabric.port(node, port);
             let (spec, next) = (self.graph.spec(link), self.graph.ends(link).1);
-            time = time + spec.delay + self.graph.latency(next) + spec.rate.time_of(on_link(first));
+            let head_start = if next == to { Span::ZERO } else { self.fabric.link(link).head_start(on_link(first)) };
+            time = time + spec.delay + self.graph.latency(next) + (spec.rate.time_of(on_link(first)) - head_start);
             at_slowest = at_slowest.max(spec.rate.time_of(rest));
             if next == to {
                 return Some(time + at_slowest);
@@ -133,8 +134,11 @@ impl Simulation {
             let settings = &self.settings.transports;
             let new = || Box::new(TransportHost::with_classes(settings.clone()));
             let transport = self.hosts[host.index()].transport.get_or_insert_with(new);
-            let bytes = self.fabric.payloads.get(packet.payload).0;
-            transport.handle_packet(now, (packet.src, packet.lane), bytes, ecn);
+            let (bytes, wire_len) = self.fabric.payloads.get(packet.payload);
+            match packet.bytes < self.fabric.framing.bytes_on_link(wire_len) {
+                true => transport.handle_trimmed(now, packet.src, bytes),
+                false => transport.handle_packet(now, (packet.src, packet.lane), bytes, ecn),
+            }
             self.count(host);
             self.note_flows(host);
             self.feed(host);

@@ -2,8 +2,8 @@
 
 use super::Fabric;
 use crate::events::{EventId, EventKind};
-use crate::net::classes::{ClassQueues, Service};
-use crate::net::packet::Packet;
+use crate::net::classes::{ClassQueues, Service, header_of};
+use crate::net::packet::{Packet, PacketFlags};
 use crate::net::trace::{LossCause, PacketEvent};
 use crate::topology::{Graph, LinkId};
 
@@ -14,17 +14,30 @@ pub(in crate::net) struct Classes {
     ports: Vec<ClassQueues>,
     /// The class of each job's packets; 0 of those beyond.
     of_jobs: Vec<u8>,
+    /// Headers go on where data does not fit.
+    trims: bool,
 }
 
 impl Fabric {
     /// Makes the output ports of switches serve packets by class, before anything is sent.
     pub fn set_service(&mut self, service: Service, graph: &Graph) {
+        if let Some(lossless) = &mut self.lossless {
+            lossless.pause_classes(service.clone());
+            self.links.iter_mut().for_each(|link| link.faulty = true);
+            self.classes = Some(Box::new(Classes { service, ports: Vec::new(), of_jobs: Vec::new(), trims: false }));
+            return;
+        }
         let ports = self.links.iter().map(|_| ClassQueues::default()).collect();
-        self.classes = Some(Box::new(Classes { service, ports, of_jobs: Vec::new() }));
+        self.classes = Some(Box::new(Classes { service, ports, of_jobs: Vec::new(), trims: false }));
         for link in &mut self.links {
             link.serves_classes = graph.switch_index(link.from).is_some();
             link.faulty |= link.serves_classes;
         }
+    }
+
+    /// Makes switches, which serve classes, trim what does not fit.
+    pub fn set_trimming(&mut self) {
+        self.classes.iter_mut().for_each(|classes| classes.trims = true);
     }
 
     /// Sets the class of all packets of a job.
@@ -34,24 +47,36 @@ impl Fabric {
         classes.of_jobs[job] = class;
     }
 
-    /// Sends a packet into a link that is down, shares a buffer or serves classes; `None` if it takes the packet as any other.
+    /// Sends a packet into a link that is down, shares a buffer, serves classes or cuts through; `None` if it takes the packet
+    /// as any other.
     #[cold]
     pub(super) fn send_with_care(&mut self, id: LinkId, packet: Packet) -> Option<bool> {
         if let Some(cause) = self.refuses(id, packet.bytes) {
             self.lose(id, self.near_end(id), cause, &packet);
             return Some(false);
         }
-        self.links[id.index()].serves_classes.then(|| self.send_by_class(id, packet))
+        match (self.links[id.index()].serves_classes, self.links[id.index()].cuts_through) {
+            (true, _) => Some(self.send_by_class(id, packet)),
+            (false, true) => Some(self.send_ahead(id, packet)),
+            (false, false) => None,
+        }
     }
 
     /// Puts a packet into the queue of its class; false if that is full, so that the packet is lost.
     fn send_by_class(&mut self, id: LinkId, mut packet: Packet) -> bool {
+        packet.flags = self.flags_with_class(&packet);
         let Some(classes) = &mut self.classes else { return false };
-        if let Some(job) = packet.job() {
-            packet.flags = packet.flags.with_priority(classes.of_jobs.get(job).copied().unwrap_or(0));
-        }
         let (link, queues) = (&mut self.links[id.index()], &mut classes.ports[id.index()]);
-        if !link.join_class(self.now, packet.bytes, queues.bytes_of(&packet), &mut packet.flags) {
+        let mut fits = link.join_class(self.now, packet.bytes, queues.bytes_of(&packet), &mut packet.flags);
+        if !fits
+            && classes.trims
+            && let Some(header) = header_of(&packet, self.framing)
+        {
+            packet = header;
+            fits = link.join_class(self.now, packet.bytes, queues.bytes_of(&packet), &mut packet.flags);
+            self.losses[id.index()][LossCause::Trimmed as usize] += u64::from(fits);
+        }
+        if !fits {
             self.lose(id, self.near_end(id), LossCause::QueueFull, &packet);
             return false;
         }
@@ -69,6 +94,14 @@ impl Fabric {
             self.leave(id, packet);
         }
         true
+    }
+
+    /// A packet's flags, with its job's class if it belongs to one and jobs have classes.
+    pub(super) fn flags_with_class(&self, packet: &Packet) -> PacketFlags {
+        match (&self.classes, packet.job()) {
+            (Some(classes), Some(job)) => packet.flags.with_priority(classes.of_jobs.get(job).copied().unwrap_or(0)),
+            _ => packet.flags,
+        }
     }
 
     /// A link has finished a packet while others waited: the next one leaves.
@@ -90,7 +123,9 @@ impl Fabric {
 
     /// A packet begins to leave a link that is free.
     fn leave(&mut self, id: LinkId, packet: Packet) {
-        let arrival = self.links[id.index()].begin(self.now, packet.bytes);
+        let link = &mut self.links[id.index()];
+        let whole = link.begin(self.now, packet.bytes);
+        let arrival = link.arrival_of(&packet, whole);
         self.depart_with(id, Packet { arrival, ..packet });
     }
 

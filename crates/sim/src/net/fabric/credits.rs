@@ -1,29 +1,38 @@
-//! What the fabric does where credits keep buffers from overflowing.
+//! What the fabric does where credits, or PAUSE by class, keep buffers from overflowing.
 
 use tributary_proto::contract::time::Time;
 
 use super::Fabric;
 use crate::events::{EventId, EventKind};
-use crate::net::credits::{Credit, join};
+use crate::net::credits::{ClassOrder, Credit, join};
 use crate::net::lossless::{Charge, Order, Origin};
 use crate::net::packet::Packet;
-use crate::net::trace::PacketEvent;
+use crate::net::trace::{LossCause, PacketEvent};
 use crate::topology::LinkId;
 
 impl Fabric {
-    /// A packet joins a queue; it always fits, since it has brought its credits along.
-    pub(super) fn send_with_credits(&mut self, origin: Origin, id: LinkId, packet: Packet) -> bool {
+    /// A packet joins a queue. It always fits if it has brought its credits along; a class may have too little headroom.
+    pub(super) fn send_with_credits(&mut self, origin: Origin, id: LinkId, mut packet: Packet) -> bool {
+        packet.flags = self.flags_with_class(&packet);
         let Some(lossless) = &mut self.lossless else { return false };
         let origin = lossless.resolve(origin, id, packet.bytes);
+        if let Origin::Link(from) = origin
+            && lossless.is_class_full(from, packet.bytes)
+        {
+            self.lose(id, self.near_end(id), LossCause::QueueFull, &packet);
+            return false;
+        }
         let charge = Charge { origin, channel: lossless.channel_at(origin) };
         lossless.charge(id, origin, packet.bytes);
         let link = &mut self.links[id.index()];
-        let mut flags = packet.flags;
-        link.join_waiting(self.now, packet.bytes, link.backlog(self.now), &mut flags);
-        let packet = Packet { flags, ..packet };
+        let before = match lossless.service {
+            Some(_) => link.transmission(lossless.credits[id.index()].bytes_of(&packet)),
+            None => link.backlog(self.now),
+        };
+        link.join_waiting(self.now, packet.bytes, before, &mut packet.flags);
         lossless.credits[id.index()].push(charge, packet);
         if self.tracer.is_some() {
-            self.record(self.near_end(id), PacketEvent::Waits { link: id }, &{ packet });
+            self.record(self.near_end(id), PacketEvent::Waits { link: id }, &packet);
         }
         if let Origin::Link(from) = origin {
             self.hold_credits(from, packet.bytes);
@@ -37,8 +46,10 @@ impl Fabric {
         let Some(lossless) = &mut self.lossless else { return };
         let port = &mut lossless.credits[id.index()];
         port.arrived = port.channel_of(packet);
-        let credit = Credit { channel: port.arrived, bytes: packet.bytes.into() };
-        self.give(id, credit);
+        if lossless.service.is_none() {
+            let credit = Credit { channel: port.arrived, bytes: packet.bytes.into() };
+            self.give(id, credit);
+        }
     }
 
     /// What has just come in over a link waits here, and keeps its credits.
@@ -48,13 +59,35 @@ impl Fabric {
         self.give(from, Credit { channel, bytes: -i32::from(bytes) });
     }
 
-    /// Sends credits to the near end of a link.
+    /// Sends credits to the near end of a link; where PAUSE stops classes, an order if one is due.
     fn give(&mut self, id: LinkId, credit: Credit) {
+        if self.lossless.as_ref().is_some_and(|lossless| lossless.service.is_some()) {
+            return self.count_class(id, credit);
+        }
         let at = self.now + self.links[id.reverse().index()].delay();
         if self.order_across(id, at, Order::Credit(credit)) {
             return;
         }
         self.accept_credit(id, at, credit);
+    }
+
+    /// A class has so many bytes less at the far end of a link, which may order the near end to stop or to go on.
+    fn count_class(&mut self, id: LinkId, Credit { channel, bytes }: Credit) {
+        let at = self.order_arrival(id);
+        let Some(lossless) = &mut self.lossless else { return };
+        let (xoff, xon) = (lossless.spec.xoff, lossless.spec.xon);
+        let Some(order) = lossless.credits[id.index()].count(channel, -bytes, xoff, xon) else { return };
+        lossless.ports[id.index()].pauses += u64::from(order.stop);
+        if !self.order_across(id, at, Order::PauseClass(order)) {
+            self.accept_class_order(id, at, order);
+        }
+    }
+
+    /// An order for a class is on its way to a near end of this partition.
+    pub(super) fn accept_class_order(&mut self, id: LinkId, at: Time, order: ClassOrder) {
+        let Some(lossless) = &mut self.lossless else { return };
+        lossless.credits[id.index()].orders.push_back((at, order));
+        self.queue.push(at, EventId::new(EventKind::PauseOrder, id.0));
     }
 
     /// Credits are on their way to a near end of this partition.
@@ -64,7 +97,7 @@ impl Fabric {
         self.queue.push(at, EventId::new(EventKind::PauseOrder, id.0));
     }
 
-    /// Credits that have reached the near end of a link: packets may leave.
+    /// Credits or orders that have reached the near end of a link: packets may leave.
     pub(super) fn handle_credits(&mut self, id: LinkId) {
         let Some(lossless) = &mut self.lossless else { return };
         let port = &mut lossless.credits[id.index()];
@@ -72,6 +105,11 @@ impl Fabric {
             && let Some((_, credit)) = port.coming.pop_front()
         {
             port.take(credit);
+        }
+        while port.orders.front().is_some_and(|&(at, _)| at == self.now)
+            && let Some((_, order)) = port.orders.pop_front()
+        {
+            port.apply(order);
         }
         self.begin_with_credits(id);
     }
@@ -95,7 +133,7 @@ impl Fabric {
 
     fn begin_with_credits(&mut self, id: LinkId) {
         let Some(lossless) = &mut self.lossless else { return };
-        let Some((_, packet)) = lossless.credits[id.index()].pop() else { return };
+        let Some((_, packet)) = lossless.credits[id.index()].pop(lossless.service.as_ref()) else { return };
         let link = &mut self.links[id.index()];
         let arrival = link.begin(self.now, packet.bytes);
         self.queue.push(link.busy_until(), EventId::new(EventKind::Departure, id.0));

@@ -120,7 +120,8 @@ impl Fabric {
         let dead = self.node_down[link.to.index()] || self.node_down[near.index()];
         let down = self.cable_down[id.index() / 2] || dead;
         let changed = std::mem::replace(&mut link.down, down) != down;
-        link.faulty = link.down || link.shares_buffer || link.serves_classes || self.impairments[id.index()].is_some();
+        let needs_care = link.shares_buffer || link.serves_classes || link.cuts_through;
+        link.faulty = link.down || needs_care || self.impairments[id.index()].is_some();
         if changed {
             self.forget_orders(id);
         }

@@ -102,6 +102,9 @@ impl Fabric {
         if !lossless.charges_made() || !may_wait() {
             return Some(Origin::Local);
         }
+        if lossless.service.is_some() && lossless.is_class_full(from, bytes) {
+            return None;
+        }
         let count = count as u32;
         let stop = lossless.charge(from, Origin::Link(from), bytes)?;
         let copies = lossless.share(from, bytes, count);
@@ -218,11 +221,15 @@ impl Fabric {
         self.begin_next(id);
     }
 
+    /// When an order that the far end of a link gives now is at its near end.
+    pub(super) fn order_arrival(&self, id: LinkId) -> Time {
+        let back = &self.links[id.reverse().index()];
+        back.busy_until().max(self.now) + back.transmission(PAUSE_BYTES) + back.delay()
+    }
+
     /// Orders the near end of a link to stop or to go on.
     pub(in crate::net) fn order(&mut self, id: LinkId, stop: bool) {
-        let back = &self.links[id.reverse().index()];
-        let sent = back.busy_until().max(self.now) + back.transmission(PAUSE_BYTES);
-        let at = sent + back.delay();
+        let at = self.order_arrival(id);
         self.log_order(id, at, stop);
         if self.order_across(id, at, Order::Pause(stop)) {
             return;

@@ -3,6 +3,7 @@
 pub(super) mod buffers;
 mod classes;
 mod credits;
+mod cut_through;
 pub(super) mod faults;
 mod lossless;
 pub(super) mod partition;
@@ -289,8 +290,7 @@ impl Fabric {
         }
     }
 
-    /// Prefetches the memory that copies of a packet touch when they join the queues of these ports: links and ports
-    /// first, then the packets' slots in the rings.
+    /// Prefetches what copies of a packet touch when they join these ports' queues: links and ports, then slots in the rings.
     #[inline]
     pub fn prefetch_queues(&self, node: NodeId, ports: impl Iterator<Item = PortId> + Clone) {
         let out = self.ports(node);

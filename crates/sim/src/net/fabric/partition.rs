@@ -127,6 +127,7 @@ impl Fabric {
             let Some(lossless) = &mut self.lossless else { continue };
             match order {
                 Order::Credit(credit) => self.accept_credit(id, at, credit),
+                Order::PauseClass(order) => self.accept_class_order(id, at, order),
                 Order::Pause(stop) => {
                     lossless.ports[id.index()].orders.push_back((at, stop));
                     self.queue.push(at, EventId::new(EventKind::PauseOrder, id.0));

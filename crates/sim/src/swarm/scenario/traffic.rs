@@ -95,7 +95,7 @@ impl Draw {
 
     /// Two classes of packets, in some scenarios: of jobs, and of flows.
     pub(super) fn classes(&mut self, network: &mut Network, jobs: &mut [JobSection], traffic: &mut [TrafficSection]) {
-        if network.lossless.is_some() || !self.0.chance(0.1) {
+        if !self.0.chance(if network.lossless.is_some() { 0.5 } else { 0.1 }) {
             return;
         }
         let weights = Service::Weights(vec![1, self.of(&[1, 7])]);
