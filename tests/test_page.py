@@ -282,6 +282,7 @@ def test_names_that_are_html_stay_text(window: Browser, daemon: Daemon, job: str
     entry["members"] = [entry["members"][0] | {"addr": EVIL, "state": EVIL}]
     status["jobs"] = [entry]
     status["switch"]["version"] = status["switch"]["listen"] = EVIL
+    status["switch"]["earlier_jobs"] = [EVIL]
     over = {"protocol": EVIL, "world_size": 1, "ended_s_ago": 1.0, "lasted_s": 1.0, "goodput_bytes": 1}
     ended = [over | {"name": EVIL, "client": EVIL, "end": EVIL, "why": EVIL}]
     Liar.observed = {"status": status, "history": history, "ended": ended}
@@ -289,6 +290,7 @@ def test_names_that_are_html_stay_text(window: Browser, daemon: Daemon, job: str
         threading.Thread(target=server.serve_forever, daemon=True).start()
         window.open(f"http://127.0.0.1:{server.server_address[1]}/")
         window.await_text(EVIL)
+        window.await_text(f"the earlier program serves 1 job: {EVIL[:40]}")
         assert window.evaluate("document.querySelectorAll('img, section script, header script').length") == 0
         assert window.evaluate("document.title").endswith(EVIL)
         server.shutdown()
