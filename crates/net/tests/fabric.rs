@@ -119,6 +119,9 @@ fn a_job_with_static_trees_is_planned_at_the_controller_and_its_trees_are_shown_
     let fabric = fabric(5, "0123456789abcdef");
     let (leaf, top) = (start(&fabric, "leaf"), start(&fabric, "top"));
     until(&leaf, "a greeting", ready);
+    let ports = client::status(leaf.listen_addr()).unwrap().switch.fabric.unwrap().ports;
+    let uplinks: Vec<_> = ports.iter().map(|port| (port.peer.as_str(), port.uplink)).collect();
+    assert_eq!(uplinks, [("here", false), ("top", true)]);
     let group = Group::connect(&options(&leaf, protocols::named("switchml").unwrap())).unwrap();
     let mut data: Vec<i32> = (0..10_000).collect();
     group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
