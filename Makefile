@@ -192,7 +192,7 @@ rtl: .venv-rtl/.tools ## The hardware design of dataplanes/panama: lint, adder, 
 	.venv-rtl/bin/python -m pip install --quiet --requirement dataplanes/panama/requirements.txt
 	@touch $@
 
-soak: build ## Hours (HOURS=1) of loss, churn, killed ranks, restarts and unauthorised clients on a star: is all of it flat? target/soak.png (root)
+soak: build ## Hours (HOURS=1) of loss, churn, killed ranks, restarts, reloads, hand-overs and hostile clients on a star: is all of it flat? target/soak.png (root)
 	scripts/apt-install iproute2 nftables
 	$(PYTHON) experiments/soak --hours $(or $(HOURS),1) --out target/soak
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -164,34 +165,16 @@ here = "127.0.0.1"
 """
 
 
-def test_a_fabric_s_switch_shows_its_neighbours_and_which_are_silent(window: Browser, tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    file = tmp_path / "fabric.toml"
-    file.write_text(FABRIC.format(port=port))
-    switches = {name: Daemon("--fabric", str(file), "--node", name, listen=None) for name in ("leaf", "top")}
-    drawn = "[...document.querySelectorAll('svg.net text')].map((text) => text.textContent)"
-    try:
-        window.open(f"http://{switches['leaf'].address}/")
-        window.await_text("jobs, ")
-        names = window.evaluate(drawn)[::2]
-        assert names[0] == "leaf"
-        assert sorted(names[1:]) == ["here", "top"]
-        switches["top"].kill()
-        for _ in range(600):
-            if window.evaluate("document.querySelectorAll('svg.net g.down').length") == 1:
-                break
-            time.sleep(0.1)
-        assert "top" in window.evaluate("document.querySelector('svg.net g.down').textContent")
-        assert window.evaluate("document.querySelector('#about a').textContent") == "top"
-        assert window.faults == []
-    finally:
-        for daemon in switches.values():
-            daemon.stop() if daemon.process.poll() is None else None
+def await_silent(window: Browser, count: int) -> None:
+    """Wait until the picture has this many silent neighbours."""
+    for _ in range(600):
+        if window.evaluate("document.querySelectorAll('svg.net g.down').length") == count:
+            return
+        time.sleep(0.1)
+    raise AssertionError(window.evaluate("document.body.innerText"))
 
 
-def test_a_fabric_s_controller_shows_all_of_it_and_which_switch_does_not_answer(
+def test_a_fabric_s_switch_shows_its_neighbours_and_the_controller_all_switches_and_which_are_silent(
     window: Browser, tmp_path: Path, job: str
 ) -> None:
     with socket.socket() as free:
@@ -200,9 +183,22 @@ def test_a_fabric_s_controller_shows_all_of_it_and_which_switch_does_not_answer(
     file = tmp_path / "fabric.toml"
     file.write_text(FABRIC.format(port=port))
     switches = {name: Daemon("--fabric", str(file), "--node", name, listen=None) for name in ("leaf", "top")}
-    boxes = "[...document.querySelectorAll('svg.net g')].map((box) => box.textContent.split(' ')[0])"
+    boxes = "[...document.querySelectorAll('svg.net g text:first-of-type')].map((name) => name.textContent)"
+    down = "document.querySelector('svg.net g.down').textContent"
     leaf, top = (switches[name].address for name in ("leaf", "top"))
     try:
+        window.open(f"http://{leaf}/")
+        window.await_text("jobs, ")
+        await_silent(window, 0)
+        assert window.evaluate(boxes) == ["top", "leaf", "here"], "from the spine to the host"
+        assert window.evaluate("document.querySelector('#about a').textContent") == "top"
+        switches["top"].process.send_signal(signal.SIGSTOP)
+        try:
+            await_silent(window, 1)
+            assert "top" in window.evaluate(down)
+        finally:
+            switches["top"].process.send_signal(signal.SIGCONT)
+        await_silent(window, 0)
         with rank.connect(0, 1, leaf, job):
             window.open(f"http://{top}/")
             window.await_text(job)
@@ -213,7 +209,7 @@ def test_a_fabric_s_controller_shows_all_of_it_and_which_switch_does_not_answer(
             assert tree.startswith("fabric of 2 switches, jobs are formed at top\n"), tree
         switches["leaf"].kill()
         window.await_text("Switch leaf does not answer: ")
-        assert "leaf" in window.evaluate("document.querySelector('svg.net g.down').textContent")
+        assert "leaf" in window.evaluate(down)
         tree = program.run("status", "--switch", top, "--tree").stdout
         assert "switch leaf DOES NOT ANSWER the controller: " in tree, tree
         assert window.faults == []
@@ -282,6 +278,7 @@ def test_names_that_are_html_stay_text(window: Browser, daemon: Daemon, job: str
     entry["members"] = [entry["members"][0] | {"addr": EVIL, "state": EVIL}]
     status["jobs"] = [entry]
     status["switch"]["version"] = status["switch"]["listen"] = EVIL
+    status["switch"]["earlier_jobs"] = [EVIL]
     over = {"protocol": EVIL, "world_size": 1, "ended_s_ago": 1.0, "lasted_s": 1.0, "goodput_bytes": 1}
     ended = [over | {"name": EVIL, "client": EVIL, "end": EVIL, "why": EVIL}]
     Liar.observed = {"status": status, "history": history, "ended": ended}
@@ -289,6 +286,7 @@ def test_names_that_are_html_stay_text(window: Browser, daemon: Daemon, job: str
         threading.Thread(target=server.serve_forever, daemon=True).start()
         window.open(f"http://127.0.0.1:{server.server_address[1]}/")
         window.await_text(EVIL)
+        window.await_text(f"the earlier program serves 1 job: {EVIL[:40]}")
         assert window.evaluate("document.querySelectorAll('img, section script, header script').length") == 0
         assert window.evaluate("document.title").endswith(EVIL)
         server.shutdown()

@@ -68,9 +68,12 @@ def test_a_soak_of_seconds_ends_every_job_well_and_leaves_nothing_behind(tmp_pat
     for what in (
         "ranks killed",
         "restarts",
+        "reloads",
+        "hand-overs",
         "connected again",
         "forged packets",
         "forged requests",
+        "joins that vanished",
         "beats",
         "sparse jobs",
         "jobs with operators of their own",

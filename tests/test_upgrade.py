@@ -69,6 +69,9 @@ def test_a_new_program_takes_over_under_load_and_no_collective_fails(
     assert both["listening"]["listen"] == daemon.address
     until_more(tmp_path, 20)
     assert jobs(daemon.address) == ([], [job])
+    for words in (["status"], ["top", "--once"]):
+        shown = program.run(*words, "--switch", daemon.address).stdout
+        assert f"the earlier program serves 1 job: {job}" in shown, shown
     other = ["allreduce", "--switch", daemon.address, "--job", f"{job}-new", "--world-size", "2", "--elements", "9999"]
     results = program.run_all(*([*other, "--rank", str(number)] for number in range(2)))
     assert [result.returncode for result in results] == [0, 0], results

@@ -1,5 +1,5 @@
-"""A soak of the whole: a star that loses packets, jobs of every protocol that come and go, ranks that are killed, a
-switch that is restarted, and unauthorised clients everywhere, for hours.
+"""A soak of the whole: a star that loses packets, jobs of every protocol that come and go, ranks that are killed,
+switches that are restarted, read their files again or get new programs, and hostile clients everywhere, for hours.
 
     python experiments/soak --hours 1 --out soak        # as `make soak HOURS=1`; needs root
 

@@ -1,27 +1,23 @@
-"""The box in the middle of a soak: a switch that stays and is measured, one that is restarted again and again, and the
-orders of jobs that ranks carry out."""
+"""The box in the middle of a soak: its switches, what is measured, and the orders of jobs that ranks carry out."""
 
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import signal
-import subprocess
 import sys
 import threading
 import time
-import urllib.request
 from collections import Counter
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-from tributary import _core
+from switches import NOT_YET, PATIENCE_S, Switch, measured
 
-#: Seconds after which whatever has not come does not come.
-PATIENCE_S = 90
+from tributary import _core
 
 #: After this many jobs a rank is killed; no divisor in common with the number of protocols, so that each comes to it.
 KILL_EVERY = 5
@@ -33,17 +29,16 @@ DENSITIES = ("0.001", "0.05", "1")
 #: Operators of jobs' own that come along: in any order, in that of a tree, and in that of ranks.
 OWN_OPERATORS = ("maxloc", "xor", "saturating-i8", "log-sum-exp", "matrix-2x2")
 
-#: A lost member is forgotten after this many seconds, so that its slots are free soon.
-GRACE_S = 5
+#: The switches by number.
+STEADY, RESTARTED, UPGRADED = range(3)
 
 
 class Box:
-    """Two switches, what was measured of the first, and what went wrong."""
+    """Three switches, what was measured of two, and what went wrong."""
 
     def __init__(self, folder: Path, switches: list[str], world_size: int, pause_s: float) -> None:
-        """Start both."""
+        """Start them."""
         self.folder, self.switches, self.world_size, self.pause_s = folder, switches, world_size, pause_s
-        (folder / "switch.toml").write_text(f'grace = "{GRACE_S} s"\n[operators]\nallow = "any"\n')
         self.random = random.Random(18)
         self.counts: Counter[str] = Counter()
         self.protocols: Counter[str] = Counter()
@@ -51,74 +46,54 @@ class Box:
         self.turns: Counter[str] = Counter()
         self.faults: list[str] = []
         self.series: dict[str, list[tuple[float, float]]] = {}
-        self.steady, self.restarted = self.start(0), self.start(1)
-        self.descriptors = self.open_descriptors()
+        self.steady, self.restarted, self.upgraded = map(self.start, range(3))
         (folder / "ready").touch()
         self.begin = time.monotonic()
 
-    def start(self, which: int) -> subprocess.Popen[str]:
-        """Start a switch and wait until it is ready."""
-        flags = ["--listen", self.switches[which], "--config", str(self.folder / "switch.toml"), "--json"]
-        command = [sys.executable, "-m", "tributary", "switch", *flags, "--log", "error"]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert process.stdout is not None
-        if not process.stdout.readline().startswith("{"):
-            raise SystemExit("soak: a switch did not start")
-        return process
+    def start(self, which: int) -> Switch:
+        """Start a switch."""
+        return Switch(self.switches[which], self.folder / f"switch-{which}.toml")
 
     def soak(self, seconds: float) -> dict[str, Any]:
         """Soak for so long; what was seen."""
         end = self.begin + seconds
-        names = re.findall(r'jobs_packets_total\{protocol="([\w-]+)"\}', self.metrics())
-        lanes = [threading.Thread(target=self.order, args=(which, names, end)) for which in range(2)]
-        # A run of a minute has a few restarts as well.
-        restarter = threading.Thread(target=self.restart, args=(min(60.0, seconds / 5), end))
-        for thread in (*lanes, restarter):
+        names = re.findall(r'jobs_packets_total\{protocol="([\w-]+)"\}', self.steady.get("/metrics"))
+        threads = [threading.Thread(target=self.order, args=(which, names, end)) for which in range(3)]
+        # A run of a minute has a few of each as well.
+        every_s = min(60.0, seconds / 5)
+        for act in (self.reload, self.restart, self.upgrade):
+            threads.append(threading.Thread(target=self.again, args=(act, every_s, end)))
+        for thread in threads:
             thread.start()
         sample_s = min(5.0, seconds / 100)
         while time.monotonic() < end:
             self.sample()
             time.sleep(sample_s)
-        for thread in (*lanes, restarter):
+        for thread in threads:
             thread.join()
         (self.folder / "done").touch()
         self.finish()
         return self.seen(seconds, names)
 
-    def metrics(self) -> str:
-        """What Prometheus would read of the switch that stays."""
-        with urllib.request.urlopen(f"http://{self.switches[0]}/metrics", timeout=PATIENCE_S) as answer:
-            return str(answer.read().decode())
-
-    def open_descriptors(self) -> int:
-        """Of the switch that stays."""
-        return len(os.listdir(f"/proc/{self.steady.pid}/fd"))
-
-    def in_use(self) -> tuple[float, float, float]:
+    def in_use(self, switch: Switch) -> tuple[float, float, float]:
         """Bytes of jobs, slots of shared memory that some job holds, and compiled operators that some job uses."""
-        text = self.metrics()
+        text = switch.get("/metrics")
 
         def total(name: str) -> float:
             return sum(map(float, re.findall(rf"^tributary_{name}(?:\{{.*\}})? (\S+)", text, re.MULTILINE)))
 
         # Of each job, because what jobs share stays when they have ended, until others need the memory.
-        with urllib.request.urlopen(f"http://{self.switches[0]}/status", timeout=PATIENCE_S) as answer:
-            jobs = json.loads(answer.read())["jobs"]
-        of_jobs = sum(float(job["memory_bytes"]) for job in jobs)
+        of_jobs = sum(float(job["memory_bytes"]) for job in json.loads(switch.get("/status"))["jobs"])
         return of_jobs, total("shared_slots_in_use"), total("operators")
 
     def sample(self) -> None:
         """Look at everything once."""
-        used, shared, operators = self.in_use()
+        used, shared, operators = self.in_use(self.steady)
         values = {"memory that jobs hold": used / 2**20, "shared slots that jobs hold": shared}
         values["operators that jobs use"] = operators
-        pids = {"the switch": self.steady.pid}
+        values |= self.steady.measured("the switch") | self.upgraded.measured("the newest program")
         if (pid := self.folder / "pid-0").exists():
-            pids["a rank"] = int(pid.read_text())
-        for name, number in pids.items():
-            resident = int(Path(f"/proc/{number}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-            values[f"memory of {name}"] = resident / 2**20
-            values[f"descriptors of {name}"] = len(os.listdir(f"/proc/{number}/fd"))
+            values |= measured("a rank", int(pid.read_text()))
         at = time.monotonic() - self.begin
         for name, value in values.items():
             self.series.setdefault(name, []).append((at, value))
@@ -126,7 +101,7 @@ class Box:
     def order(self, which: int, names: list[str], end: float) -> None:
         """Order one job after the other at one switch, of one protocol after the other, and look at how each ends."""
         # Each at least once, however short the soak is; where one switch's rank is killed, the other's is not.
-        shift = which * len(names) // 2
+        shift = which * len(names) // 3
         for number in count():
             if time.monotonic() > end and number >= len(names):
                 return
@@ -186,7 +161,8 @@ class Box:
             self.counts["ranks killed"] += 1
         for rank, end in enumerate(ends):
             has_sentence = end["code"] == 1 and end["error"].startswith("tributary: error: ")
-            if rank != victim and end["code"] != 0 and not (has_sentence and (which == 1 or victim is not None)):
+            is_expected = which == RESTARTED or victim is not None
+            if rank != victim and end["code"] != 0 and not (has_sentence and is_expected):
                 self.fault(f"{title}: rank {rank} ended with {end['code']}: {end['error'][-300:]}")
 
     def wait_for(self, files: list[Path]) -> bool:
@@ -203,36 +179,59 @@ class Box:
         self.faults.append(sentence)
         print(f"soak: {sentence}", file=sys.stderr, flush=True)
 
-    def restart(self, every_s: float, end: float) -> None:
-        """End the second switch in good order and without a word, in turns, and start it again."""
+    def again(self, act: Callable[[int], None], every_s: float, end: float) -> None:
+        """Do something to a switch again and again."""
         for number in count():
             time.sleep(every_s)
             if time.monotonic() > end - every_s / 2:
                 return
-            self.restarted.send_signal(signal.SIGTERM if number % 2 else signal.SIGKILL)
-            self.restarted.wait(PATIENCE_S)
-            self.restarted = self.start(1)
-            self.counts["restarts"] += 1
+            act(number)
+
+    def reload(self, number: int) -> None:
+        """Have the switch that stays read its file again."""
+        if wrong := self.steady.reload(number):
+            self.fault(wrong)
+        self.counts["reloads"] += 1
+
+    def restart(self, number: int) -> None:
+        """End a switch in good order and without a word, in turns, and start it again."""
+        self.restarted.end(signal.SIGTERM if number % 2 else signal.SIGKILL)
+        self.restarted = self.start(RESTARTED)
+        self.counts["restarts"] += 1
+
+    def upgrade(self, _: int) -> None:
+        """Replace a switch's program. One that has taken over waits for the jobs of the one before."""
+        why = self.upgraded.hand_over()
+        if why is None:
+            self.counts["hand-overs"] += 1
+        elif NOT_YET in why:
+            self.counts["hand-overs put off"] += 1
+        else:
+            self.fault(f"a program was not replaced: {why}")
 
     def finish(self) -> None:
-        """When all ranks have left, the switch that stays must hold nothing."""
+        """When all ranks have left, the switches that served all the time must hold nothing."""
         if not self.wait_for([self.folder / f"left-{rank}.json" for rank in range(self.world_size)]):
             self.fault("a rank did not leave at the end")
+        for switch in (self.steady, self.upgraded):
+            self.check_empty(switch)
+        for switch in (self.steady, self.restarted, self.upgraded):
+            switch.end()
+
+    def check_empty(self, switch: Switch) -> None:
+        """Wait until a switch holds nothing of any job."""
         deadline = time.monotonic() + PATIENCE_S
-        in_use, more = self.in_use(), 1
+        in_use, more = self.in_use(switch), 1
         while (any(in_use) or more > 0) and time.monotonic() < deadline:
             time.sleep(0.5)
-            in_use, more = self.in_use(), self.open_descriptors() - self.descriptors
+            in_use, more = self.in_use(switch), switch.open_descriptors() - switch.descriptors
         if any(in_use):
             left_over = f"{in_use[0]:.0f} bytes, {in_use[1]:.0f} shared slots and {in_use[2]:.0f} operators"
-            self.fault(f"after all jobs had ended the switch held {left_over}")
+            self.fault(f"after all jobs had ended {switch.address} held {left_over}")
         if more > 0:
-            self.fault(f"after all jobs had ended the switch had {more} descriptors more than at first")
-        if self.steady.poll() is not None:
-            self.fault("the switch that stays has ended")
-        for switch in (self.steady, self.restarted):
-            switch.terminate()
-            switch.wait(PATIENCE_S)
+            self.fault(f"after all jobs had ended {switch.address} had {more} descriptors more than at first")
+        if not switch.is_running():
+            self.fault(f"the switch at {switch.address} has ended")
 
     def seen(self, seconds: float, names: list[str]) -> dict[str, Any]:
         """All that the verdict and the picture are made of."""

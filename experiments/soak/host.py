@@ -15,7 +15,7 @@ def main() -> None:
     """Be one of the hosts."""
     folder, seconds, pause_s = Path(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])
     # The star gives every host the address of host 0, and its own number.
-    switches = [f"{os.environ['MASTER_ADDR']}:{port}" for port in (17777, 17778)]
+    switches = [f"{os.environ['MASTER_ADDR']}:{port}" for port in (17777, 17778, 17779)]
     host, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]) - 1
     if host == 0:
         print(json.dumps(box.Box(folder, switches, world_size, pause_s).soak(seconds)), flush=True)

@@ -10,9 +10,11 @@ import sys
 import threading
 import time
 from collections import Counter
+from itertools import count
 from pathlib import Path
 from typing import Any
 
+import box
 import noise
 import numpy as np
 
@@ -20,6 +22,9 @@ import tributary
 
 #: Seconds from one beat of the pulse to the next.
 BEAT_S = 0.25
+
+#: The pulse of the switch whose program is replaced ends after this many beats, and begins again at the newest program.
+BEATS = 40
 
 #: Seconds until a rank gives up.
 TIMEOUT_S = 20.0
@@ -47,8 +52,8 @@ class Load:
 
     def bring(self) -> None:
         """Everything at once, until the end; then say what happened."""
-        loads: list[tuple[Any, tuple[Any, ...]]] = [(self.beat, (0,)), (self.beat, (1,)), (self.carry_out, (0,))]
-        loads.append((self.carry_out, (1,)))
+        numbers, acts = range(len(self.switches)), (self.beat, self.carry_out)
+        loads: list[tuple[Any, tuple[Any, ...]]] = [(act, (which,)) for act in acts for which in numbers]
         if self.rank == self.world_size - 1:
             loads.append((noise.knock, (self.switches, lambda: self.done, self.counts)))
         threads = [threading.Thread(target=load, args=words) for load, words in loads]
@@ -61,8 +66,9 @@ class Load:
         unfinished.rename(self.folder / f"left-{self.rank}.json")
 
     def beat(self, which: int) -> None:
-        """Sum with the others, again and again; connect again when the switch was restarted."""
-        while True:
+        """Sum with the others, again and again; connect again when the switch was restarted or has a new program."""
+        is_over = False
+        while not is_over:
             try:
                 with tributary.connect(
                     self.switches[which],
@@ -71,21 +77,21 @@ class Load:
                     world_size=self.world_size,
                     timeout=TIMEOUT_S,
                 ) as group:
-                    return self.beats(group, which)
+                    is_over = self.beats(group, which)
             except tributary.TributaryError as error:
                 if self.done:
-                    return None
-                if which == 0:
-                    self.faults.append(f"the pulse of rank {self.rank} stopped: {error}")
+                    return
+                if which != box.RESTARTED:
+                    self.faults.append(f"pulse {which} of rank {self.rank} stopped: {error}")
                 elif self.rank == 0:
                     self.counts["connected again"] += 1
                 time.sleep(0.5)
 
-    def beats(self, group: tributary.Group, which: int) -> None:
-        """Sum until some rank has seen the end: all ranks stop after the same sum."""
+    def beats(self, group: tributary.Group, which: int) -> bool:
+        """Sum until some rank has seen the end, and then True: all ranks stop after the same sum."""
         data = np.ones(256, np.float32)
         with (self.folder / "latency").open("a") as latency:
-            while True:
+            for _ in range(BEATS) if which == box.UPGRADED else count():
                 time.sleep(BEAT_S)
                 data[0] = self.done
                 begin = time.monotonic()
@@ -93,11 +99,12 @@ class Load:
                 end = time.monotonic()
                 if not (total[1:] == self.world_size).all():
                     self.faults.append(f"a wrong sum at rank {self.rank}")
-                if which == self.rank == 0:
+                if self.rank == 0 and which == box.STEADY:
                     self.counts["beats"] += 1
                     latency.write(f"{begin - self.begin:.3f} {(end - begin) * 1e3:.4f}\n")
                 if total[0] > 0:
-                    return
+                    return True
+        return False
 
     def carry_out(self, which: int) -> None:
         """Run this host's rank of one job of a switch after the other."""

@@ -1,7 +1,9 @@
-"""Unauthorised clients of a soak's switches: packets and requests of nobody, random ones and ones that look right."""
+"""Hostile clients of a soak's switches: packets and requests of nobody, random ones and ones that look right, and ranks
+that join and vanish."""
 
 from __future__ import annotations
 
+import json
 import random
 import socket
 import struct
@@ -38,6 +40,15 @@ def request(draw: random.Random) -> bytes:
     return whole[: draw.randrange(1, len(whole) + 1)]
 
 
+def join(draw: random.Random) -> bytes:
+    """A join without a fault, of a rank that answers no packet and whose others never come."""
+    body: dict[str, object] = {"wire_version": WIRE_VERSION, "rank": 0, "world_size": 2, "protocol": "switchml"}
+    body |= {"udp_port": draw.randrange(1, 65536), "max_elements_per_packet": 358, "suggested_slots": 128}
+    body |= {"incarnation": draw.randbytes(8).hex(), "timeout_s": 20.0}
+    text, job = json.dumps(body), f"absent-{draw.randrange(1000)}"
+    return f"POST /jobs/{job}/join HTTP/1.1\r\nHost: x\r\nContent-Length: {len(text)}\r\n\r\n{text}".encode()
+
+
 def knock(switches: list[str], done: Callable[[], bool], counts: Counter[str]) -> None:
     """Bother all switches until the end."""
     draw = random.Random(13)
@@ -49,10 +60,11 @@ def knock(switches: list[str], done: Callable[[], bool], counts: Counter[str]) -
                 for _ in range(PACKETS_PER_S // REQUESTS_PER_S):
                     udp.sendto(packet(draw), address)
                     counts["forged packets"] += 1
+                joins = draw.random() < 0.25
                 try:
                     knocked = socket.create_connection(address, timeout=5)
-                    knocked.sendall(request(draw))
-                    counts["forged requests"] += 1
+                    knocked.sendall(join(draw) if joins else request(draw))
+                    counts["joins that vanished" if joins else "forged requests"] += 1
                 except OSError:
                     continue  # The switch is being restarted, or has hung up.
                 silent.append(knocked)

@@ -41,8 +41,13 @@ SHORTEST_S = 1200.0
 RULES = (
     Rule("memory of the switch", "MiB", statistics.median, 0.02, 1.0),
     Rule("memory of a rank", "MiB", statistics.median, 0.02, 2.0),
+    Rule("memory of the newest program", "MiB", statistics.median, 0.02, 1.0),
     Rule("descriptors of the switch", "", min, 0.0, 0.9),
+    Rule("descriptors of the newest program", "", min, 0.0, 0.9),
+    Rule("threads of the switch", "", min, 0.0, 0.9),
+    Rule("threads of the newest program", "", min, 0.0, 0.9),
     Rule("descriptors of a rank", "", max, 0.0, 0.9),
+    Rule("threads of a rank", "", max, 0.0, 0.9),
     Rule("memory that jobs hold", "MiB", min, 0.0, 0.01),
     Rule("shared slots that jobs hold", "", min, 0.0, 0.9),
     Rule("operators that jobs use", "", min, 0.0, 0.9),

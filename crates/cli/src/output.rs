@@ -75,6 +75,17 @@ pub fn list(numbers: &[u16]) -> String {
     }
 }
 
+/// The first four names, and how many more there are; a dash if there are none.
+pub fn first_names<S: AsRef<str>>(names: &[S]) -> String {
+    const FIRST: usize = 4;
+    let first: Vec<&str> = names.iter().take(FIRST).map(AsRef::as_ref).collect();
+    match names.len() {
+        0 => "-".to_owned(),
+        count if count <= FIRST => first.join(", "),
+        count => format!("{} and {} more", first.join(", "), count - FIRST),
+    }
+}
+
 /// Rows under headings, with columns as wide as their widest cell; numbers are aligned to the right.
 #[derive(Default)]
 pub struct Table {

@@ -377,4 +377,13 @@ mod tests {
         assert!(resolve("[fe80::1%e0]:5").unwrap_err().to_string().contains("one link only"));
         assert!(resolve("nobody.invalid:5").is_err());
     }
+
+    #[test]
+    fn a_leave_names_a_loss_only_where_there_is_one() {
+        let leave = |lost| serde_json::to_value(LeaveBody { job_id: 1, key: hex(7), rank: 2, lost }).unwrap();
+        let ordinary = serde_json::json!({ "job_id": 1, "key": "0000000000000007", "rank": 2 });
+        assert_eq!(leave(false), ordinary);
+        assert_eq!(leave(true)["lost"], true);
+        assert!(!serde_json::from_value::<LeaveBody>(ordinary).unwrap().lost, "a leave without it is no loss");
+    }
 }

@@ -119,20 +119,29 @@ fn a_job_with_static_trees_is_planned_at_the_controller_and_its_trees_are_shown_
     let fabric = fabric(5, "0123456789abcdef");
     let (leaf, top) = (start(&fabric, "leaf"), start(&fabric, "top"));
     until(&leaf, "a greeting", ready);
-    let group = Group::connect(&options(&leaf, protocols::named("switchml").unwrap())).unwrap();
-    let mut data: Vec<i32> = (0..10_000).collect();
-    group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
-    assert!(data.iter().copied().eq(0..10_000));
-    for switch in [&top, &leaf] {
-        let job = client::status(switch.listen_addr()).unwrap().jobs.remove(0);
-        assert_eq!(
-            (job.trees.len(), job.trees[0].root.as_str(), job.broken),
-            (1, "leaf", None),
-            "one rank, one switch"
-        );
+    let ports = client::status(leaf.listen_addr()).unwrap().switch.fabric.unwrap().ports;
+    let uplinks: Vec<_> = ports.iter().map(|port| (port.peer.as_str(), port.uplink)).collect();
+    assert_eq!(uplinks, [("here", false), ("top", true)]);
+    let switchml = protocols::named("switchml").unwrap();
+    for integrity in ["none", "crc32c"] {
+        let given = [("integrity".to_owned(), integrity.to_owned())].into();
+        let mut options = options(&leaf, switchml);
+        options.options = switchml.options.read(&given).unwrap();
+        let group = Group::connect(&options).unwrap();
+        let mut data: Vec<i32> = (0..10_000).collect();
+        group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
+        assert!(data.iter().copied().eq(0..10_000));
+        for switch in [&top, &leaf] {
+            let job = client::status(switch.listen_addr()).unwrap().jobs.remove(0);
+            assert_eq!(
+                (job.trees.len(), job.trees[0].root.as_str(), job.broken),
+                (1, "leaf", None),
+                "one rank, one switch"
+            );
+        }
+        group.close();
+        until(&leaf, "the removal", |status| status.jobs.is_empty());
     }
-    group.close();
-    until(&leaf, "the removal", |status| status.jobs.is_empty());
 }
 
 /// The sums of a tree are in its switches alone: one that comes back without them ends the job, by name.

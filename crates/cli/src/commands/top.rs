@@ -101,6 +101,7 @@ fn screen(
         own.overflows,
         jobs.len()
     )];
+    lines.extend(clients::earlier_jobs(&status.switch));
     if !jobs.is_empty() {
         lines.extend([String::new(), table(jobs)]);
         lines.extend(jobs.iter().filter_map(|job| job.operation.as_ref()?.who_lacks(&job.name)));

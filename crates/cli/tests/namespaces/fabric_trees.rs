@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use tributary_proto::contract::protocol::{Placement, Protocol};
+use tributary_proto::contract::seal;
 use tributary_proto::protocols;
 
 use crate::namespaces::fabric::{fabric, fabric_of, passed, sum};
@@ -16,7 +17,11 @@ const TREES: [&str; 4] = ["--protocol", "switchml", "--trees", "2"];
 
 #[test]
 fn two_trees_of_any_protocol_that_plans_them_sum_exactly_and_load_both_spines_alike() {
-    protocols::ALL.iter().filter(|protocol| protocol.placement == Placement::Trees).for_each(|protocol| load(protocol));
+    with_trees().for_each(load);
+}
+
+fn with_trees() -> impl Iterator<Item = &'static Protocol> {
+    protocols::ALL.iter().copied().filter(|protocol| protocol.placement == Placement::Trees)
 }
 
 fn load(protocol: &Protocol) {
@@ -39,6 +44,21 @@ fn load(protocol: &Protocol) {
     }
 }
 
+/// Every switch checks each packet and writes the checksums of its own; one that did not would drop all of them.
+#[test]
+fn packets_with_a_checksum_pass_every_switch_of_two_trees() {
+    let able: Vec<_> = with_trees().filter(|protocol| protocol.options.specs.contains(&seal::OPTION)).collect();
+    assert!(able.len() > 1);
+    for protocol in able {
+        let words = ["--allreduce", "200000", "--dtype", "i32", "--protocol", protocol.name, "--trees", "2"];
+        let Some(report) = sum(&[&words[..], &["--option", "integrity=crc32c"]].concat()) else { return };
+        assert!(report["ranks"].as_array().unwrap().iter().all(|rank| rank["in_network"] == 1.0), "{report}");
+        for (from, to) in [("leaf0", "spine0"), ("leaf1", "spine1"), ("spine0", "leaf1"), ("spine1", "leaf0")] {
+            assert!(passed(&report, from, to) > 100, "{from} to {to}: {report}");
+        }
+    }
+}
+
 #[test]
 fn one_tree_uses_one_spine_and_floats_are_summed_within_their_bound() {
     let words = ["--allreduce", "500000", "--dtype", "f32", "--protocol", "switchml", "--trees", "1"];
@@ -50,8 +70,7 @@ fn one_tree_uses_one_spine_and_floats_are_summed_within_their_bound() {
 
 /// The protocols whose trees cannot be repaired while a job runs.
 fn planned() -> impl Iterator<Item = &'static Protocol> {
-    let planned = |protocol: &&Protocol| protocol.placement == Placement::Trees && !protocol.survives_tree_loss;
-    protocols::ALL.iter().copied().filter(planned)
+    with_trees().filter(|protocol| !protocol.survives_tree_loss)
 }
 
 /// No rank is behind a spine: leaves learn from the controller that its operator stops it.

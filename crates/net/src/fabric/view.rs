@@ -90,9 +90,11 @@ impl FabricSwitch {
 
     fn status(&self, report: &FabricReport) -> FabricStatus {
         let name = |node: NodeId| self.layout.name(node).to_owned();
+        let level = |node: NodeId| self.layout.nodes[node.index()].level;
         let port = |(number, port): (usize, &PortReport)| PortStatus {
             port: number as u16,
             peer: name(port.peer),
+            uplink: level(port.peer) > level(self.node),
             up: port.up,
             queued_bytes: port.queued_bytes,
             peak_queued_bytes: port.egress.peak_bytes,

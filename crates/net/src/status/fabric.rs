@@ -69,6 +69,8 @@ pub struct PortStatus {
     pub port: u16,
     /// The neighbour at the other end.
     pub peer: String,
+    /// True if the neighbour is further from hosts than this switch.
+    pub uplink: bool,
     /// False if the switch at the other end is silent.
     pub up: bool,
     /// Bytes that wait now, as on the wire.

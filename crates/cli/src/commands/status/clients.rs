@@ -1,10 +1,10 @@
 //! Whose jobs a switch has: its clients with what they have and how often they were refused, the jobs of theirs that have
-//! ended, and what operators have done about them.
+//! ended, and what operators have done about them and the switch.
 
 use tributary_net::status::{ClientStatus, EndedJob, SwitchInfo};
 
 use super::mib;
-use crate::output::{Table, duration};
+use crate::output::{Table, duration, first_names};
 
 /// What each client has and does, where there are several, and whose joins were refused.
 pub fn lines(clients: &[ClientStatus]) -> Vec<String> {
@@ -50,7 +50,14 @@ pub fn ended_jobs(jobs: &[EndedJob]) -> String {
 pub fn about_acts(switch: &SwitchInfo) -> Vec<String> {
     let cordoned = switch.cordoned.then(|| "CORDONED: no new job begins; `tributary uncordon` ends that".to_owned());
     let banned = (!switch.banned.is_empty()).then(|| format!("banned: {}", switch.banned.join(", ")));
-    cordoned.into_iter().chain(banned).collect()
+    cordoned.into_iter().chain(banned).chain(earlier_jobs(switch)).collect()
+}
+
+/// The jobs that the earlier program still serves.
+pub fn earlier_jobs(switch: &SwitchInfo) -> Option<String> {
+    let jobs = &switch.earlier_jobs;
+    let plural = if jobs.len() == 1 { "" } else { "s" };
+    (!jobs.is_empty()).then(|| format!("the earlier program serves {} job{plural}: {}", jobs.len(), first_names(jobs)))
 }
 
 #[cfg(test)]
@@ -58,6 +65,7 @@ mod tests {
     use tributary_net::status::RefusalStatus;
 
     use super::*;
+    use crate::commands::status::testing;
 
     #[test]
     fn a_client_alone_is_a_line_once_it_was_refused_and_several_are_a_line_each() {
@@ -69,6 +77,18 @@ mod tests {
         assert_eq!(lines(std::slice::from_ref(&refused)), [line]);
         let both = lines(&[refused, client("tenant 'b'", 2)]);
         assert_eq!(both[1..], ["tenant 'b' has 2 jobs, 0.0 MiB, 0.00 Gbit/s"]);
+    }
+
+    #[test]
+    fn the_jobs_of_the_earlier_program_are_named_beside_what_else_operators_have_done() {
+        let mut switch = testing::status(Vec::new()).switch;
+        assert!(about_acts(&switch).is_empty());
+        switch.cordoned = true;
+        switch.earlier_jobs = vec!["train".into()];
+        assert_eq!(about_acts(&switch)[1..], ["the earlier program serves 1 job: train"]);
+        switch.earlier_jobs = (1..=6).map(|number| format!("job{number}")).collect();
+        let line = "the earlier program serves 6 jobs: job1, job2, job3, job4 and 2 more";
+        assert_eq!(earlier_jobs(&switch).unwrap(), line);
     }
 
     #[test]

@@ -8,10 +8,7 @@ use serde::Serialize;
 use tributary_net::client::ClientError;
 use tributary_net::status::{CableStatus, FabricStatus, FabricSwitchStatus, JobStatus, SwitchStatus};
 
-use crate::output::Table;
-
-/// The most jobs of a switch that the table names.
-const NAMED: usize = 4;
+use crate::output::{Table, first_names};
 
 /// A fabric.
 #[derive(Debug, Serialize)]
@@ -84,11 +81,7 @@ impl Fabric {
 
     fn jobs_of(&self, switch: &FabricSwitchStatus) -> String {
         let names: Vec<&str> = switch.jobs.iter().filter_map(|id| self.jobs.get(id).map(String::as_str)).collect();
-        match names.len() {
-            0 => "-".to_owned(),
-            count if count <= NAMED => names.join(", "),
-            count => format!("{} and {} more", names[..NAMED].join(", "), count - NAMED),
-        }
+        first_names(&names)
     }
 
     /// A line for each switch that does not answer, and for each dead cable between switches that do.

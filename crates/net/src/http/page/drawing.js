@@ -115,9 +115,10 @@ function neighbours({switch: own, jobs}) {
   const toward = (name, there) => ({from: own.fabric?.node ?? own.listen, to: name, kind: there ? "" : "down"});
   if (own.fabric) {
     const me = {name: own.fabric.node, detail: "this switch"};
-    const below = own.fabric.ports.map((port) => ({name: port.peer, kind: port.up ? "" : "down",
+    const around = own.fabric.ports.map((port) => ({name: port.peer, kind: port.up ? "" : "down", uplink: port.uplink,
       detail: port.up ? `out ${bits(port.tx_gbps)}, in ${bits(port.rx_gbps)}` : `port ${port.port}: silent`}));
-    return picture(`${me.name} and its neighbours`, [[me], below], below.map((node) => toward(node.name, !node.kind)), 190);
+    const rows = [around.filter((node) => node.uplink), [me], around.filter((node) => !node.uplink)];
+    return picture(`${me.name} and its neighbours`, rows, around.map((node) => toward(node.name, !node.kind)), 190);
   }
   const below = new Map();
   for (const job of jobs) {

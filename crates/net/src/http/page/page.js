@@ -167,6 +167,10 @@ function firstJob(own) {
     make("code", {}, `tributary allreduce --switch ${addressForWorkers(own)} --job first --rank 0 --world-size 1 --elements 1000000`)));
 }
 
+/** The jobs that the earlier program still serves. */
+const earlierJobs = ({earlier_jobs: jobs = []}) =>
+  jobs.length ? `; the earlier program serves ${counted(jobs.length, "job")}: ${shorter(jobs.join(", "), 100)}` : "";
+
 /** What an operator has to mend. */
 function wrongs({switch: own}) {
   const said = [];
@@ -183,7 +187,7 @@ function show(status, history, ended) {
   const role = !own.fabric ? [] : own.fabric.node === own.fabric.controller ? [", controller of its fabric"]
     : [", jobs are formed at ", make("a", {href: `//${own.fabric.controller_addr}/`}, own.fabric.controller), ", which shows the whole fabric"];
   const about = make("span", {}, `version ${own.version}, up for ${ago(own.uptime_s)}, ${status.jobs.length} of at most ${count(own.max_jobs)} jobs, ` +
-    `${bytes(own.memory_used_bytes)} of ${bytes(own.memory_bytes)} in use${own.cordoned ? ", cordoned" : ""}`, ...role);
+    `${bytes(own.memory_used_bytes)} of ${bytes(own.memory_bytes)} in use${own.cordoned ? ", cordoned" : ""}${earlierJobs(own)}`, ...role);
   fill(byId("about"), [about]);
   document.title = `${counted(status.jobs.length, "job")} at ${own.listen}`;
   fill(byId("wrong"), wrongs(status));
