@@ -176,6 +176,16 @@ fn a_switch_that_ends_a_job_because_of_a_lost_rank_is_not_lost_itself() {
     assert_eq!(top.gone_beside(ID, ChildId(0)), Some(members(&[lost(1), lost(3)])));
 }
 
+/// Its job has ended there: packets that it sent before are counted after it has left.
+#[test]
+fn a_switch_that_leaves_as_lost_stays_lost_whatever_still_comes_from_it() {
+    let (mut top, plan) = top();
+    top.leave_switch(Time::ZERO, &plan.name, ID, plan.config.key, ChildId(1), true).unwrap();
+    pass(&mut top, Time::ZERO, secs(0.1), &[0, 1], false);
+    let gone = Departed { members: vec![lost(1), lost(3)], switches: vec![switch(2, &[1, 3])], servers: Vec::new() };
+    assert_eq!(top.gone_beside(ID, ChildId(0)), Some(gone));
+}
+
 #[test]
 fn a_switch_reports_upwards_what_is_below_it_and_to_its_members_everything() {
     let (mut rack, _) = below();

@@ -118,7 +118,7 @@ impl Control {
         let job = self.member_of(name, id, key)?;
         match lost {
             false => job.leave(now, wid),
-            true => job.lose(now, wid),
+            true => job.lose_permanently(now, wid),
         }
         self.urgent |= self.awaits_reports();
         self.remove_finished(now);
