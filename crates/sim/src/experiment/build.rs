@@ -43,8 +43,8 @@ pub fn build(config: &Config) -> Result<Simulation, ConfigError> {
     let mut hosts = Allocation::new(graph.hosts(), config.seed);
     let mut simulation = Simulation::new(graph, settings);
     if config.report.pauses {
-        if !config.network.has_pause() {
-            return Err(invalid("report: pauses are those of switches with PAUSE: give [network] a lossless table"));
+        if !config.network.has_pause() || config.network.service.is_some() {
+            return Err(invalid("report: pauses are those of whole cables: give [network] lossless, and no service"));
         }
         simulation.fabric.log_pauses();
     }
