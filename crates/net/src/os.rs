@@ -96,7 +96,8 @@ pub(crate) fn wait_writable(socket: BorrowedFd<'_>, timeout: Duration) {
 
 /// An interruption by a signal has the effect of a timeout: the caller reads its clock anyway.
 fn wait_for(fds: &mut [PollFd<'_>], timeout: Option<Duration>) {
-    let timeout = timeout.map(|timeout| Timespec::try_from(timeout).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 }));
+    let timeout =
+        timeout.map(|timeout| Timespec::try_from(timeout).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 }));
     let _ = poll(fds, timeout.as_ref());
 }
 
