@@ -22,6 +22,8 @@ class GroupInfo:
     mtu: int
     #: Threads of the switch that serve the job.
     shards: int
+    #: Threads that drive this worker, each with a share of the slots.
+    cores: int
     #: The UDP addresses of the job's servers on hosts of their own, by number: they sum the blocks that no switch sums.
     #: Empty where the job has none, and where each rank is a server besides.
     servers: tuple[str, ...]

@@ -100,6 +100,7 @@ impl Rendezvous for Tapped {
             shards: vec![self.towards_workers[usize::from(rank)]],
             slots,
             elements_per_packet,
+            most_cores: 1,
             peers: self.workers.lock().unwrap().values().copied().collect(),
             wid: ChildId(rank),
             switches: Vec::new(),
@@ -202,6 +203,7 @@ fn real(world_size: u16, lose: Option<usize>) -> (Vec<Seen>, Vec<Vec<f32>>) {
                     elements_per_packet: Some(ELEMENTS_PER_PACKET),
                     slots: Some(SLOTS),
                     trees: None,
+                    cores: 1,
                 };
                 let group = Group::connect_through(&options, rendezvous).unwrap();
                 let mut data = input(rank.into());

@@ -52,6 +52,11 @@ impl Plan {
         self.children.iter().position(holds).map(|wid| ChildId(wid as u16))
     }
 
+    /// The cores of the worker here that has the most: the slots of each shard are divided into as many shares.
+    pub fn most_cores(&self) -> u16 {
+        1 + self.children.iter().map(|child| child.core_ports.len()).max().unwrap_or(0) as u16
+    }
+
     /// True if a join of a child switch comes late: the job was formed from the same switch's join, or a later one.
     pub fn is_formed_from(&self, incarnation: u64, sequence: u64) -> bool {
         let mut children = self.children.iter();

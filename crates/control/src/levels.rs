@@ -69,6 +69,8 @@ pub struct Child {
     pub below: Below,
     /// The source address of its packets: one address for all shards, or one for each shard.
     pub addrs: Vec<SocketAddr>,
+    /// The UDP ports of a worker's further cores.
+    pub core_ports: Vec<u16>,
     /// The address of this switch at which the child joined. It takes packets from no other address.
     pub joined_at: IpAddr,
     /// The process of a switch.
@@ -121,6 +123,7 @@ pub(crate) fn children<'a>(
         children.push(Child {
             below: if via.is_some() { Below::Switch(vec![rank]) } else { Below::Worker(rank) },
             addrs: switch.map_or_else(|| vec![request.addr], |switch| switch.shards.clone()),
+            core_ports: if via.is_some() { Vec::new() } else { request.core_ports.clone() },
             joined_at: switch.map_or(request.joined_at, |switch| switch.joined_at),
             incarnation: via,
             sequence: switch.map_or(0, |switch| switch.sequence),

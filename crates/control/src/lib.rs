@@ -27,6 +27,7 @@
 //!         max_elements_per_packet: 358,
 //!         trees: None,
 //!         addr: ([10, 0, 0, 1 + rank as u8], 5_000).into(),
+//!         core_ports: Vec::new(),
 //!         joined_at: [10, 0, 0, 254].into(),
 //!         incarnation: rank.into(),
 //!         options: protocol.options.defaults(),

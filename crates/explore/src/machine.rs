@@ -1,7 +1,7 @@
 //! A machine of a host or a switch, which can be copied and compared.
 
 use tributary_proto::contract::config::{
-    HostConfig, Parent, SharedJob, SharedSwitchConfig, SwitchConfig, TimerConfig, TreeLeaf, TreeNode,
+    CoreSlots, HostConfig, Parent, SharedJob, SharedSwitchConfig, SwitchConfig, TimerConfig, TreeLeaf, TreeNode,
 };
 use tributary_proto::contract::host::Host;
 use tributary_proto::contract::ids::{GroupId, NodeId, PortId, Rank, ServerId, TreeId};
@@ -101,6 +101,7 @@ impl Machine {
             rank,
             trees: leaf.map_or_else(|| TreeLeaf::of_rank(rank), |leaf| vec![leaf]),
             serves: (topology.bounds.servers() > 0).then_some(ServerId(rank.0)),
+            slots: CoreSlots::ALL,
             timers: TimerConfig { initial_rto: TIMEOUT, min_rto: TIMEOUT, max_rto: TIMEOUT },
             fabric: topology.fabric(),
         };

@@ -49,12 +49,15 @@ pub fn answer(bytes: &[u8], incarnation: u64) -> Option<[u8; LEN]> {
     Some(packet(kind::RESPONSE, nonce, incarnation))
 }
 
-/// Calls `join`, and answers the questions that come to `socket` in the meantime. It is for a process that joins and
+/// Calls `join`, and answers the questions that come to these sockets in the meantime. It is for a process that joins and
 /// has no job yet.
-pub fn answering<T>(socket: &UdpSocket, incarnation: u64, join: impl FnOnce() -> T) -> std::io::Result<T> {
+pub fn answering<T>(sockets: &[UdpSocket], incarnation: u64, join: impl FnOnce() -> T) -> std::io::Result<T> {
     let ended = Waker::new()?;
     Ok(thread::scope(|scope| {
-        scope.spawn(|| answer_until(socket, incarnation, &ended));
+        for socket in sockets {
+            let ended = &ended;
+            scope.spawn(move || answer_until(socket, incarnation, ended));
+        }
         // The thread must end also if the join panics, because the scope waits for the thread.
         let _end = WakeOnDrop(&ended);
         join()

@@ -1,12 +1,13 @@
 //! One worker of a job: [`Group`].
 //!
-//! From the caller to the wire: `submit` starts collectives over memory by its address, `driver` decides which thread
-//! drives, `engine` is the machine with its collectives under way (`completion`), and `link` sends and receives packets in
+//! From the caller to the wire: `submit` starts collectives over memory by its address, `driver` is what all threads share,
+//! `core` decides which thread drives a core, `engine` is the machine with its collectives under way (`completion`), and `link` sends and receives packets in
 //! runs. `connect` makes a group. `watch` learns from the switch which members are gone, `failure_detector` decides which
 //! collectives can still complete, and `explain` makes a sentence of an error.
 
 mod completion;
 mod connect;
+mod core;
 mod driver;
 mod engine;
 mod error;
@@ -45,7 +46,8 @@ pub type SparseSum<T> = (Vec<u32>, Vec<T>);
 pub struct Group {
     driver: Arc<Driver>,
     info: GroupInfo,
-    io_thread: Option<JoinHandle<()>>,
+    /// The I/O thread of each core.
+    io_threads: Vec<JoinHandle<()>>,
     /// How it leaves when it is dropped.
     leave: Leave,
 }
@@ -60,7 +62,7 @@ impl Group {
     /// Joins a job through a control plane of the caller's choice; returns when all ranks are there.
     pub fn connect_through(options: &ConnectOptions, rendezvous: Arc<dyn Rendezvous>) -> Result<Group, ConnectError> {
         let (driver, info) = connect::connect(options, rendezvous)?;
-        let mut group = Group { driver, info, io_thread: None, leave: Leave::InOrder };
+        let mut group = Group { driver, info, io_threads: Vec::new(), leave: Leave::InOrder };
         // On an error the group is dropped and so leaves the job.
         group.start_threads().map_err(|error| {
             ConnectError::Option(format!("cannot start the threads of a worker of job {}: {error}", group.info.job))
@@ -77,8 +79,10 @@ impl Group {
 
     fn start_threads(&mut self) -> io::Result<()> {
         let thread = |name| Builder::new().name(format!("{name}-{}", self.info.rank));
-        let driver = Arc::clone(&self.driver);
-        self.io_thread = Some(thread("worker").spawn(move || driver.run_io_thread())?);
+        for core in 0..self.driver.cores.len() {
+            let driver = Arc::clone(&self.driver);
+            self.io_threads.push(thread("worker").spawn(move || driver.cores[core].run_io_thread())?);
+        }
         let (driver, rendezvous) = (Arc::downgrade(&self.driver), self.driver.rendezvous());
         let identity = self.driver.identity().clone();
         thread("watch").spawn(move || watch::run(&driver, &rendezvous, &identity))?;
@@ -276,15 +280,15 @@ fn submission<T: Element>(input: *const T, output: *mut T, elements: usize, time
 impl Drop for Group {
     fn drop(&mut self) {
         if !self.driver.is_in_owner_process() {
-            // In a fork, the job goes on in the parent process. The thread is the parent's and cannot be joined here.
-            std::mem::forget(self.io_thread.take());
+            // In a fork, the job goes on in the parent process. The threads are the parent's and cannot be joined here.
+            std::mem::forget(std::mem::take(&mut self.io_threads));
             return;
         }
         self.driver.close(self.leave);
-        if let Some(thread) = self.io_thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!(job = self.info.job, rank = self.info.rank, "the worker's I/O thread panicked");
+        for thread in self.io_threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!(job = self.info.job, rank = self.info.rank, "the worker's I/O thread panicked");
+            }
         }
     }
 }

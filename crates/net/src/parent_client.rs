@@ -200,6 +200,8 @@ fn rank_body(request: JoinRequest, waited: Span) -> RankBody {
         world_size: request.world_size,
         protocol: request.protocol,
         udp: request.addr,
+        // Cores have ports at the rank's own switch.
+        core_ports: Vec::new(),
         elements_per_packet: request.elements_per_packet,
         max_elements_per_packet: request.max_elements_per_packet,
         slots: request.slots,
@@ -260,6 +262,7 @@ mod tests {
                 elements_per_packet: None,
                 max_elements_per_packet: 2_000,
                 addr: (localhost, 4_000).into(),
+                core_ports: Vec::new(),
                 joined_at: localhost.into(),
                 incarnation: 1,
                 options: protocol.options.defaults(),

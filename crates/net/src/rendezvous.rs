@@ -26,6 +26,8 @@ pub struct JoinRequest {
     pub protocol: &'static Protocol,
     /// The source address of this worker's packets, where it also receives packets.
     pub udp: SocketAddr,
+    /// The UDP ports of this worker's further cores, at the same IP address.
+    pub core_ports: Vec<u16>,
     /// The `k` on which the caller insists, if it does. All members that insist must agree.
     pub elements_per_packet: Option<u16>,
     /// The largest `k` that this worker's path holds. The job's `k` is at most the smallest of all members'.
@@ -56,6 +58,8 @@ pub struct JoinAnswer {
     pub slots: u16,
     /// Elements per packet.
     pub elements_per_packet: u16,
+    /// The cores of the worker at this switch that has the most: the slots of each shard are divided into as many shares.
+    pub most_cores: u16,
     /// The UDP address of each member, by rank.
     pub peers: Vec<SocketAddr>,
     /// The UDP address of each of the job's servers, by number; the members' addresses if each member is a server.

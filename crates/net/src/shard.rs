@@ -7,11 +7,12 @@
 //!   control plane's end.
 //! - `site`, the jobs that a thread serves, and `Forwarding`, what differs between kinds of switches; `jobs`, what is kept of
 //!   each job.
-//! - `star`, the forwarding of a standalone switch, by its `ports`. A switch of a fabric has its own
+//! - `star`, the forwarding of a standalone switch, by its `ports` and its `forwarder`. A switch of a fabric has its own
 //!   ([`crate::fabric`]).
 
 mod burst;
 mod event_loop;
+mod forwarder;
 mod handle;
 mod jobs;
 mod ports;
@@ -74,6 +75,8 @@ pub struct JobInstall {
     pub most_slots: u16,
     /// The UDP address of each child of the switch, by its `wid`.
     pub members: Vec<SocketAddr>,
+    /// The UDP ports of each child's further cores, by its `wid`. Children beyond the end have one core.
+    pub core_ports: Vec<Vec<u16>>,
     /// The switch's address from which each child takes packets, by the child's `wid`.
     pub local_ip: Vec<IpAddr>,
     /// The worker or switch behind each child.
@@ -98,8 +101,8 @@ impl JobInstall {
         let below = Below::workers(members.len() as u16);
         let (local_ip, most_slots) = (vec![local_ip; members.len()], config.slots);
         let servers = Vec::new();
-        let (trees, parent) = (None, None);
-        JobInstall { name, protocol, config, most_slots, members, local_ip, below, servers, trees, parent }
+        let (core_ports, trees, parent) = (Vec::new(), None, None);
+        JobInstall { name, protocol, config, most_slots, members, core_ports, local_ip, below, servers, trees, parent }
     }
 }
 

@@ -60,6 +60,7 @@ fn job(switch: SocketAddr, number: u32, unauthorised: &UdpSocket) {
         elements_per_packet: Some(64),
         slots: Some(16),
         trees: None,
+        cores: 1,
     };
     let group = Group::connect(&options).unwrap();
     let mut data = vec![number as i32; 1 + number as usize * 37 % 2_000];

@@ -3,6 +3,7 @@
 mod access;
 mod addresses;
 mod control_api;
+mod cores;
 mod dedicated_servers;
 mod every_address;
 mod fabric;

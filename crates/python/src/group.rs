@@ -46,7 +46,7 @@ impl Group {
     #[pyo3(
         signature = (
             switch, job, rank, world_size, timeout, protocol, options, elements_per_packet=None, slots=None, trees=None,
-            operators=Vec::new(), check=None
+            cores=1, operators=Vec::new(), check=None
         )
     )]
     #[allow(clippy::too_many_arguments)] // They are Python's arguments.
@@ -62,6 +62,7 @@ impl Group {
         elements_per_packet: Option<i64>,
         slots: Option<i64>,
         trees: Option<i64>,
+        cores: i64,
         operators: Vec<PyRef<'_, Operator>>,
         check: Option<Py<PyAny>>,
     ) -> PyResult<Group> {
@@ -85,6 +86,7 @@ impl Group {
             elements_per_packet: optional("elements_per_packet", elements_per_packet)?,
             slots: optional("slots", slots)?,
             trees: optional("trees", trees)?,
+            cores: errors::count("cores", cores)?,
         };
         let (switch, job) = (options.switch.clone(), options.job.clone());
         let group = connect_interruptibly(py, options, check)?;
@@ -223,6 +225,7 @@ impl Group {
         dict.set_item("elements_per_packet", info.elements_per_packet)?;
         dict.set_item("mtu", info.mtu)?;
         dict.set_item("shards", info.shards.len())?;
+        dict.set_item("cores", info.cores)?;
         dict.set_item("servers", PyTuple::new(py, info.servers.iter().map(ToString::to_string))?)?;
         dict.set_item("sparse", group.is_sparse())?;
         Ok(dict)

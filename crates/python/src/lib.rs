@@ -39,11 +39,13 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(protocol::processed_at_every_hop, module)?)?;
     module.add_function(wrap_pyfunction!(protocol::rooted_is_unicast, module)?)?;
     module.add_function(wrap_pyfunction!(protocol::check_options, module)?)?;
+    module.add_function(wrap_pyfunction!(protocol::divides_slots, module)?)?;
     module.add_function(wrap_pyfunction!(protocol::refusal, module)?)?;
     module.add_function(wrap_pyfunction!(protocol::sparse_options, module)?)?;
     module.add_function(wrap_pyfunction!(protocol::takes_operators, module)?)?;
     module.add_function(wrap_pyfunction!(plan::plan_sums, module)?)?;
     module.add_function(wrap_pyfunction!(plan::cuts, module)?)?;
+    module.add("MAX_CORES", tributary_proto::contract::config::CoreSlots::MAX_CORES)?;
     module.add("LEAST_CUT_ELEMENTS", tributary_control::aggregation_plan::LEAST_CUT_ELEMENTS)?;
     module.add_function(wrap_pyfunction!(plan::large_sums_sentence, module)?)?;
     module.add_function(wrap_pyfunction!(plan::report_large_sums, module)?)?;

@@ -47,6 +47,14 @@ pub(crate) fn check_options(protocol: &str, options: BTreeMap<String, String>) -
     protocol.options.read(&options).map(drop).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
+/// True if a worker of a protocol with these options may have several cores, which divide its slots among them.
+#[pyfunction]
+pub(crate) fn divides_slots(protocol: &str, options: BTreeMap<String, String>) -> PyResult<bool> {
+    let protocol = named(protocol)?;
+    let options = protocol.options.read(&options).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    Ok((protocol.divides_slots)(&options))
+}
+
 /// Why a protocol with these options cannot reduce elements of this type this way, as a sentence; `None` if it can.
 #[pyfunction]
 pub(crate) fn refusal(

@@ -312,7 +312,8 @@ class Members:
         """Join the meeting's job at its switches: this rank of all, or as one member of several."""
         rank, size = members or (self.rank, self.size)
         seconds = self._patience.total_seconds()
-        return SwitchNetwork(meeting, rank, size, seconds, protocol or self.chosen.protocol, options, operators, poll)
+        spoken, cores = protocol or self.chosen.protocol, self.chosen.cores
+        return SwitchNetwork(meeting, rank, size, seconds, spoken, options, operators, poll, cores)
 
     def all_lanes(self) -> list[Lane]:
         """The lanes of the program and of callbacks, as they are while no thread opens another."""

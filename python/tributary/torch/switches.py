@@ -32,9 +32,12 @@ class SwitchNetwork(Network):
         options: Mapping[str, str],
         operators: Sequence[Operator] = (),
         poll: Callable[[], None] | None = None,
+        cores: int = 1,
     ) -> None:
-        """Join; `poll` is called while it waits for the other ranks."""
+        """Join; `poll` is called while it waits for the other ranks. Where slots cannot be divided, one core is enough."""
         super().__init__(size)
+        if not _core.divides_slots(protocol, dict(options)):
+            cores = 1
         self.groups: list[tributary.Group] = []
         try:
             for switch in meeting.switches:
@@ -47,6 +50,7 @@ class SwitchNetwork(Network):
                         timeout=timeout,
                         protocol=protocol,
                         options=options,
+                        cores=cores,
                         operators=operators,
                         check=poll,
                     )

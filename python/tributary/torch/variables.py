@@ -17,6 +17,7 @@ OF_GROUPS = {
     "TRIBUTARY_OPTIONS": "options",
     "TRIBUTARY_JOB": "job",
     "TRIBUTARY_LOCAL": "local",
+    "TRIBUTARY_CORES": "cores",
     "TRIBUTARY_ON_LOSS": "on_loss",
 }
 

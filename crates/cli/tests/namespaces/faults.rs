@@ -1,5 +1,7 @@
 //! Whatever the links do to packets, every result is exact and every collective ends.
 
+use tributary_proto::contract::protocol::Protocol;
+use tributary_proto::protocols;
 use tributary_testbed::Faults;
 
 use crate::namespaces::fabric_memory::with_aggregators;
@@ -75,6 +77,25 @@ fn all_ranks_write_the_same_bits_under_loss() {
     let Some(network) = Network::build(4, Faults::loss(1.0)) else { return };
     for protocol in with_aggregators().map(|protocol| protocol.name).chain(PLAIN) {
         all_write_the_same_bits(&network, protocol, &["--protocol", protocol]);
+    }
+}
+
+#[test]
+fn ranks_on_several_cores_write_the_same_bits_under_loss_as_those_on_one() {
+    let Some(network) = Network::build(4, Faults::loss(1.0)) else { return };
+    let cores = |protocol: &&&Protocol| (protocol.divides_slots)(&protocol.options.defaults());
+    for protocol in protocols::ALL.iter().filter(cores).map(|protocol| protocol.name) {
+        let folder = tempfile::tempdir().unwrap();
+        let output = |rank: usize| folder.path().join(format!("{rank}.npy")).display().to_string();
+        let outputs: Vec<String> = (0..4).map(output).collect();
+        let words = |rank: usize| {
+            let cores = ["1", "2", "3", "2"][rank];
+            ["--elements", "300007", "--output", &outputs[rank], "--protocol", protocol, "--cores", cores]
+        };
+        let workers: Vec<_> = (0..4).map(|rank| network.worker(protocol, rank, 4, &words(rank))).collect();
+        workers.into_iter().for_each(|worker| drop(checked(worker)));
+        let first = std::fs::read(&outputs[0]).unwrap();
+        assert!(outputs.iter().all(|output| std::fs::read(output).unwrap() == first), "{protocol}");
     }
 }
 

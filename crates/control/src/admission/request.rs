@@ -35,6 +35,8 @@ pub struct JoinRequest {
     pub trees: Option<u16>,
     /// The source address of the rank's packets.
     pub addr: SocketAddr,
+    /// The UDP ports of the rank's further cores, at the same IP address; none where one core drives the rank.
+    pub core_ports: Vec<u16>,
     /// The address of the switch at which the rank joined. It takes packets from no other address.
     pub joined_at: IpAddr,
     /// Drawn at random by each process when it starts; it distinguishes a process that asks again from its successor.
@@ -50,6 +52,11 @@ pub struct JoinRequest {
 impl JoinRequest {
     /// The most trees of a job.
     pub const MAX_TREES: u16 = 64;
+
+    /// The source addresses of the rank's packets, one for each of its cores.
+    pub fn addrs(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        std::iter::once(self.addr).chain(self.core_ports.iter().map(|&port| SocketAddr::new(self.addr.ip(), port)))
+    }
 
     /// Checks the request by itself. `in_levels`: the switch has a parent, or the rank comes from a child switch.
     pub(crate) fn check(&self, limits: &Limits, in_levels: bool) -> Result<(), Refusal> {

@@ -190,6 +190,7 @@ impl Control {
         let child = |(rank, &addr): (usize, &SocketAddr)| Child {
             below: Below::Worker(Rank(rank as u16)),
             addrs: vec![addr],
+            core_ports: Vec::new(),
             joined_at: addr.ip(),
             incarnation: None,
             sequence: 0,

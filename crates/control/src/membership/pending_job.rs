@@ -132,7 +132,7 @@ impl PendingJob {
             }
         }
         join.ranks.iter().find_map(|waiting| {
-            let JoinRequest { rank, addr, incarnation, .. } = waiting.request;
+            let JoinRequest { rank, incarnation, .. } = waiting.request;
             let rival = self.ranks.get(&rank).filter(|known| known.request.incarnation != incarnation);
             // A rank that its switch no longer brings is gone.
             if let Some(rival) = rival.filter(|rival| via.is_none() || rival.via != via) {
@@ -140,8 +140,11 @@ impl PendingJob {
             }
             // Racks may be networks of their own, in which an address means another host.
             let others = self.ranks.values().filter(|other| other.request.rank != rank && other.via == waiting.via);
-            let same = others.map(|other| &other.request).find(|other| via.is_none() && other.addr == addr)?;
-            Some(Refusal::AddressTaken { job: name.clone(), a: same.rank, b: rank, addr })
+            let mut others = others.map(|other| &other.request).filter(|_| via.is_none());
+            others.find_map(|other| {
+                let addr = other.addrs().find(|&addr| waiting.request.addrs().any(|own| own == addr))?;
+                Some(Refusal::AddressTaken { job: name.clone(), a: other.rank, b: rank, addr })
+            })
         })
     }
 

@@ -47,6 +47,7 @@ pub fn request(rank: u16, world_size: u16, incarnation: u64) -> JoinRequest {
         elements_per_packet: None,
         max_elements_per_packet: 360,
         addr: format!("10.0.{}.{}:{}", rank / 250, rank % 250 + 1, 5_000 + incarnation % 50_000).parse().unwrap(),
+        core_ports: Vec::new(),
         joined_at: "10.0.255.254".parse().unwrap(),
         incarnation,
         timeout: secs(30.0),

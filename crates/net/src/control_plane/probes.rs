@@ -20,7 +20,8 @@ use super::ControlPlane;
 use crate::challenge::{LEN, MAX_ATTEMPTS};
 
 impl ControlPlane {
-    /// Validates the address of a worker. It has one socket for all shards, so only the first shard challenges it.
+    /// Validates the addresses of a worker: of each core one, which is the same for all shards. Shards challenge them in
+    /// turn.
     pub(super) async fn validate_worker(
         &self,
         name: &JobName,
@@ -28,7 +29,8 @@ impl ControlPlane {
         own_ip: Option<IpAddr>,
     ) -> Result<(), Refusal> {
         let JoinRequest { addr, joined_at, incarnation, .. } = *request;
-        let refusal = self.validate(name, &[addr], joined_at, incarnation, MAX_ATTEMPTS).await;
+        let addrs: Vec<SocketAddr> = request.addrs().collect();
+        let refusal = self.validate(name, &addrs, joined_at, incarnation, attempts(addrs.len(), 3)).await;
         refusal.map_err(|refusal| {
             match own_ip.map(|own| own.to_canonical()).filter(|own| *own != addr.ip().to_canonical()) {
                 Some(own) => Refusal::AddressTranslated { job: name.clone(), own, seen: addr.ip() },
@@ -42,10 +44,7 @@ impl ControlPlane {
         if join.ranks.is_empty() {
             return Ok(());
         }
-        // The least length of a real request: an address takes some 16 bytes, and the one rank that it must have takes
-        // 200.
-        let request = 200 + 16 * join.shards.len();
-        let attempts = (3 * request / (LEN * join.shards.len())) as u32;
+        let attempts = attempts(join.shards.len(), 16);
         self.validate(name, &join.shards, join.joined_at, join.incarnation, attempts).await
     }
 
@@ -74,7 +73,7 @@ impl ControlPlane {
         attempts: u32,
     ) -> Result<Option<SocketAddr>, String> {
         let attempts = attempts.min(MAX_ATTEMPTS);
-        let pairs = self.shards.iter().zip(addrs);
+        let pairs = self.shards.iter().cycle().zip(addrs);
         let calls: Vec<_> =
             pairs.map(|(shard, &addr)| (addr, shard.challenge(addr, local_ip, incarnation, attempts))).collect();
         for (addr, answer) in calls {
@@ -84,6 +83,12 @@ impl ControlPlane {
         }
         Ok(None)
     }
+}
+
+/// How often each of this many addresses may be challenged, so that all challenges together are not three times as long as
+/// the shortest real request: each address takes some bytes of it, and a rank 200.
+fn attempts(addrs: usize, bytes: usize) -> u32 {
+    (3 * (200 + bytes * addrs) / (LEN * addrs.max(1))) as u32
 }
 
 /// A port at which no process listens (tcpmux, RFC 1078, which was never used with UDP).

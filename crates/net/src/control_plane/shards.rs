@@ -123,6 +123,7 @@ fn job_in_shard(plan: &Plan, number: usize) -> JobInstall {
         config: JobConfig { slots: plan.slots, ..plan.config.clone() },
         most_slots: plan.config.slots,
         members: plan.children.iter().filter_map(|child| child.addr(number)).collect(),
+        core_ports: plan.children.iter().map(|child| child.core_ports.clone()).collect(),
         local_ip: plan.children.iter().map(|child| child.joined_at).collect(),
         below: plan.children.iter().map(|child| child.below.clone()).collect(),
         servers: match plan.protocol.shared.is_some() {

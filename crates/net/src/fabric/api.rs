@@ -221,6 +221,7 @@ impl JobBody {
             config,
             most_slots,
             members,
+            core_ports: Vec::new(),
             local_ip,
             below,
             servers,

@@ -1,8 +1,8 @@
 //! The collectives of a group that are under way, with the callers that wait for them, and the counts of collectives.
-//! [`Completion`] is where a caller meets the thread that drives the machine.
+//! [`Completion`] is where a caller meets the threads that drive the machines.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use crate::progress::Progress;
 /// How a collective ended.
 pub type Outcome = Result<(), CollectiveError>;
 
-/// Tells a caller that the thread that drives the machine has completed its collective.
-#[derive(Default)]
+/// Tells a caller that the threads that drive the machines have completed its collective.
 pub struct Completion {
-    done: AtomicBool,
+    /// A bit for each core whose share of the collective is not over.
+    cores: AtomicU32,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -31,19 +31,38 @@ struct State {
 }
 
 impl Completion {
-    /// Notes that the collective has ended. Its memory belongs to the caller again.
-    pub fn complete(&self, outcome: Outcome) {
+    /// A collective that this many cores share.
+    pub fn new(cores: usize) -> Completion {
+        let all = if cores < 32 { (1 << cores) - 1 } else { u32::MAX };
+        Completion { cores: AtomicU32::new(all), state: Mutex::default(), changed: Condvar::new() }
+    }
+
+    /// Notes that a core's share of the collective has ended. The first error counts. After the last share, the memory
+    /// belongs to the caller again.
+    pub fn complete(&self, core: usize, outcome: Outcome) {
         let mut state = self.lock();
-        state.outcome = Some(outcome);
-        self.done.store(true, Ordering::Release);
-        if state.sleepers > 0 {
+        if state.outcome.as_ref().is_none_or(|outcome| outcome.is_ok()) {
+            state.outcome = Some(outcome);
+        }
+        let is_last = self.cores.fetch_and(!(1 << core), Ordering::AcqRel) == 1 << core;
+        if is_last && state.sleepers > 0 {
             self.changed.notify_all();
         }
     }
 
     /// True when the collective has ended.
     pub fn is_done(&self) -> bool {
-        self.done.load(Ordering::Acquire)
+        self.cores.load(Ordering::Acquire) == 0
+    }
+
+    /// True when a core's share has ended.
+    pub fn is_over_on(&self, core: usize) -> bool {
+        self.cores.load(Ordering::Acquire) & 1 << core == 0
+    }
+
+    /// The first core whose share has not ended; core 0 if all have.
+    pub fn first_core(&self) -> usize {
+        self.cores.load(Ordering::Acquire).trailing_zeros() as usize % 32
     }
 
     /// How the collective ended, if it has.
@@ -55,7 +74,7 @@ impl Completion {
     pub fn sleep(&self, timeout: Duration) {
         let mut state = self.lock();
         state.sleepers += 1;
-        if state.outcome.is_none() {
+        if !self.is_done() {
             state = self.changed.wait_timeout(state, timeout).unwrap_or_else(PoisonError::into_inner).0;
         }
         state.sleepers -= 1;
@@ -67,10 +86,15 @@ impl Completion {
     }
 }
 
-/// All collectives for which a caller waits.
+/// All collectives for which a caller waits, on one core.
 #[derive(Default)]
 pub struct InFlight {
+    core: usize,
     pending: BTreeMap<OpId, Call>,
+    /// Collectives whose share here is over, and that other cores may still sum.
+    elsewhere: VecDeque<Call>,
+    /// The first error.
+    failed: Option<CollectiveError>,
     /// The number of collectives that were submitted.
     submitted: u64,
     /// The number of elements of completed collectives.
@@ -85,6 +109,21 @@ struct Call {
 }
 
 impl InFlight {
+    /// The same for another core.
+    pub fn on_core(self, core: usize) -> InFlight {
+        InFlight { core, ..self }
+    }
+
+    /// The core.
+    pub fn core(&self) -> usize {
+        self.core
+    }
+
+    /// Why collectives have failed here, if any has.
+    pub fn failed(&self) -> Option<&CollectiveError> {
+        self.failed.as_ref()
+    }
+
     /// No collective is under way.
     pub fn is_empty(&self) -> bool {
         self.pending.is_empty()
@@ -112,21 +151,34 @@ impl InFlight {
             }
             HostEvent::Failed { op, tensor, error } => {
                 drop(tensor);
+                self.failed.get_or_insert_with(|| error.clone());
                 (op, Err(error))
             }
         };
         if let Some(call) = self.pending.remove(&op) {
-            call.completion.complete(outcome);
+            call.completion.complete(self.core, outcome);
+            self.forget_done();
+            if !call.completion.is_done() {
+                self.elsewhere.push_back(call);
+            }
         }
     }
 
-    /// The progress of this rank.
-    pub fn progress(&self, now: Time, rank: Rank) -> Progress {
+    fn forget_done(&mut self) {
+        while self.elsewhere.front().is_some_and(|call| call.completion.is_done()) {
+            self.elsewhere.pop_front();
+        }
+    }
+
+    /// The progress of this rank, over all its cores.
+    pub fn progress(&mut self, now: Time, rank: Rank) -> Progress {
+        self.forget_done();
+        let mut open = self.elsewhere.iter().chain(self.pending.values());
         Progress {
             rank,
             submitted: self.submitted,
-            completed: self.submitted - self.pending.len() as u64,
-            oldest: self.pending.values().next().map(|call| (call.spec, now.since(call.begun_at))),
+            completed: self.submitted - (self.elsewhere.len() + self.pending.len()) as u64,
+            oldest: open.next().map(|call| (call.spec, now.since(call.begun_at))),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, TimerConfig, TreeLeaf};
+use tributary_proto::contract::config::{CoreSlots, FabricPlan, HostConfig, JobConfig, TimerConfig, TreeLeaf};
 use tributary_proto::contract::ids::Rank;
 use tributary_proto::contract::packet::Addr;
 use tributary_proto::contract::protocol::Placement;
@@ -14,8 +14,9 @@ use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::values::Values;
 use tributary_proto::contract::wire::Common;
 
+use super::core::Core;
 use super::driver::{Driver, Identity};
-use super::engine::Engine;
+use super::engine::{Engine, SharedFailure};
 use super::error::ConnectError;
 use super::link::{Link, Trees};
 use super::options::{ConnectOptions, GroupInfo};
@@ -45,26 +46,37 @@ pub fn connect(
     let switch = resolve(&options.switch)?;
     let socket_error = |source| ConnectError::Socket { switch, source };
     let path = Path::to(switch).map_err(socket_error)?;
-    let udp = UdpPort::open((path.local, 0).into(), SOCKET_BUFFER, SOCKET_BUFFER).map_err(socket_error)?;
-    let local = udp.local_addr();
+    let open = |_| UdpPort::open((path.local, 0).into(), SOCKET_BUFFER, SOCKET_BUFFER);
+    let sockets = (0..options.cores).map(open).collect::<io::Result<Vec<_>>>().map_err(socket_error)?;
+    let local = sockets[0].local_addr();
     let handshake = control_round_trip(switch);
-    let answer = join(&*rendezvous, &request(options, handshake, &path, &udp), &udp).map_err(socket_error)??;
+    let wish = request(options, handshake, &path, &sockets);
+    let answer = join(&*rendezvous, &wish, &sockets).map_err(socket_error)??;
 
     let (key, job) = (answer.key, answer.job_id);
     check_servers(options, &answer).inspect_err(|_| rendezvous.leave(job, key, options.rank, false))?;
     check_fabric(options, &answer).inspect_err(|_| rendezvous.leave(job, key, options.rank, false))?;
     check_operators(options, &answer).inspect_err(|_| rendezvous.leave(job, key, options.rank, false))?;
-    let config = host_config(options, handshake, &answer);
-    let host = options.protocol.host(Values::Elements, &config);
-    let header = Common { protocol: options.protocol.code, kind: 0, job, key };
-    let waker = Waker::new().map_err(socket_error)?;
-    let socket = udp.as_fd().try_clone_to_owned().map_err(socket_error)?;
+    check_cores(options, &answer).inspect_err(|_| rendezvous.leave(job, key, options.rank, false))?;
     let full = pool_size::packet_bytes(options.protocol, answer.elements_per_packet);
-    let link = Link::new(udp, header, &answer, full, Trees::of(options.protocol, &config));
-    let mut engine = Engine::new(config.rank, Clock::start(), link, host);
-    let round_trip = try_path(&mut engine, &waker, full, options, &answer, path.mtu).inspect_err(|_| {
-        rendezvous.leave(job, key, options.rank, false);
-    })?;
+    let (clock, mut round_trip) = (Clock::start(), Duration::ZERO);
+    let wakers = sockets.iter().map(|_| Waker::new().map(Arc::new)).collect::<io::Result<Vec<_>>>();
+    let wakers = wakers.map_err(socket_error)?;
+    let failure = (options.cores > 1).then(|| Arc::new(SharedFailure::new(wakers.clone())));
+    let mut cores = Vec::new();
+    for (core, (udp, waker)) in sockets.into_iter().zip(wakers).enumerate() {
+        let config = host_config(options, handshake, &answer, core as u16);
+        let host = options.protocol.host(Values::Elements, &config);
+        let header = Common { protocol: options.protocol.code, kind: 0, job, key };
+        let socket = udp.as_fd().try_clone_to_owned().map_err(socket_error)?;
+        let link = Link::new(udp, header, &answer, full, Trees::of(options.protocol, &config));
+        let mut engine = Engine::new(config.rank, clock, link, host).on_core(core, failure.clone());
+        let of_core = try_path(&mut engine, &waker, full, options, &answer, path.mtu).inspect_err(|_| {
+            rendezvous.leave(job, key, options.rank, false);
+        })?;
+        round_trip = round_trip.max(of_core);
+        cores.push(Core::new(engine, socket, waker));
+    }
 
     let info = GroupInfo {
         switch: options.switch.clone(),
@@ -79,6 +91,7 @@ pub fn connect(
         shards: answer.shards,
         servers: if answer.serves.is_none() { answer.servers.clone() } else { Vec::new() },
         local,
+        cores: options.cores,
         round_trip,
     };
     let identity = Identity {
@@ -92,18 +105,19 @@ pub fn connect(
         servers: answer.servers,
         in_fabric: answer.fabric.is_some(),
     };
-    Ok((Arc::new(Driver::new(identity, rendezvous, engine, socket, waker)), info))
+    Ok((Arc::new(Driver::new(identity, rendezvous, cores)), info))
 }
 
-/// Joins, and meanwhile answers the switch's challenges to the socket.
+/// Joins, and meanwhile answers the switch's challenges to the sockets.
 pub(super) fn join(
     rendezvous: &dyn Rendezvous,
     request: &JoinRequest,
-    udp: &UdpPort,
+    sockets: &[UdpPort],
 ) -> io::Result<Result<JoinAnswer, JoinError>> {
     let Some(incarnation) = rendezvous.incarnation() else { return Ok(rendezvous.join(request)) };
-    let socket = UdpSocket::from(udp.as_fd().try_clone_to_owned()?);
-    challenge::answering(&socket, incarnation, || rendezvous.join(request))
+    let clone = |udp: &UdpPort| udp.as_fd().try_clone_to_owned().map(UdpSocket::from);
+    let sockets = sockets.iter().map(clone).collect::<io::Result<Vec<_>>>()?;
+    challenge::answering(&sockets, incarnation, || rendezvous.join(request))
 }
 
 /// The address of the switch.
@@ -111,7 +125,8 @@ pub fn resolve(switch: &str) -> Result<SocketAddr, ConnectError> {
     client::resolve(switch).map_err(|source| ConnectError::Resolve { switch: switch.to_string(), source })
 }
 
-pub(super) fn request(options: &ConnectOptions, round_trip: Duration, path: &Path, udp: &UdpPort) -> JoinRequest {
+/// The request of a worker with these sockets, one a core.
+pub(super) fn request(options: &ConnectOptions, round_trip: Duration, path: &Path, sockets: &[UdpPort]) -> JoinRequest {
     let max_elements =
         pool_size::elements_in(options.protocol, Path { mtu: path.mtu.min(pool_size::MAX_MTU), ..*path }.max_payload());
     let elements = options.elements_per_packet.unwrap_or(max_elements);
@@ -119,13 +134,16 @@ pub(super) fn request(options: &ConnectOptions, round_trip: Duration, path: &Pat
     let for_link = pool_size::suggested(path.link_bits_per_s, round_trip, packet_bytes);
     // If each worker is also a server, contributions of others come to the same socket.
     let senders = if options.protocol.server.is_some() { 2 } else { 1 };
-    let for_socket = pool_size::largest(udp.counters().receive_buffer, 1, senders, packet_bytes);
+    let (udp, further) = sockets.split_first().expect("a worker has a core");
+    let buffers = sockets.iter().map(|udp| udp.counters().receive_buffer).sum();
+    let for_socket = pool_size::largest(buffers, 1, senders, packet_bytes);
     JoinRequest {
         job: options.job.clone(),
         rank: options.rank,
         world_size: options.world_size,
         protocol: options.protocol,
         udp: udp.local_addr(),
+        core_ports: further.iter().map(|udp| udp.local_addr().port()).collect(),
         elements_per_packet: options.elements_per_packet,
         max_elements_per_packet: max_elements,
         slots: options.slots,
@@ -179,6 +197,17 @@ fn check_servers(options: &ConnectOptions, answer: &JoinAnswer) -> Result<(), Jo
     )))
 }
 
+/// The switches of a fabric send what is for a rank to one address.
+fn check_cores(options: &ConnectOptions, answer: &JoinAnswer) -> Result<(), JoinError> {
+    match options.cores > 1 && answer.fabric.is_some() {
+        false => Ok(()),
+        true => Err(JoinError::Refused(format!(
+            "a fabric of switches, as that of {}, serves a worker on one core: leave the number of cores out",
+            options.switch
+        ))),
+    }
+}
+
 /// A packet must hold an element of each of the job's own operators.
 fn check_operators(options: &ConnectOptions, answer: &JoinAnswer) -> Result<(), JoinError> {
     let (largest, bytes) = (options.options.operators().largest_element(), 4 * usize::from(answer.elements_per_packet));
@@ -199,7 +228,7 @@ fn timers(round_trip: Duration) -> TimerConfig {
     TimerConfig { initial_rto: usual.initial_rto.max(of_path(4)), max_rto: usual.max_rto.max(of_path(16)), ..usual }
 }
 
-fn host_config(options: &ConnectOptions, round_trip: Duration, answer: &JoinAnswer) -> HostConfig {
+fn host_config(options: &ConnectOptions, round_trip: Duration, answer: &JoinAnswer, core: u16) -> HostConfig {
     let trees = answer.fabric.as_ref().map_or(&[][..], |fabric| &fabric.trees);
     let in_levels = answer.fabric.as_ref().map_or(answer.switches.len() > 1, |fabric| fabric.levels);
     HostConfig {
@@ -222,6 +251,7 @@ fn host_config(options: &ConnectOptions, round_trip: Duration, answer: &JoinAnsw
         rank: Rank(options.rank),
         trees: if trees.is_empty() { vec![TreeLeaf { child: answer.wid }] } else { trees.to_vec() },
         serves: answer.serves,
+        slots: CoreSlots { core, cores: options.cores, shares: answer.most_cores },
         timers: timers(round_trip),
         fabric: match &answer.fabric {
             Some(fabric) => FabricPlan {

@@ -1,8 +1,8 @@
 //! The state that a group's threads share under one lock: the machine, its link, and the collectives under way.
 //!
-//! The engine never sleeps. The leader (see `driver`) sleeps outside of the lock and then gives the engine a turn.
+//! The engine never sleeps. The leader (see `core`) sleeps outside of the lock and then gives the engine a turn.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tributary_proto::contract::drive;
 use tributary_proto::contract::drive::host::HostIo;
@@ -16,7 +16,27 @@ use super::completion::Completion;
 use super::completion::InFlight;
 use super::failure_detector::{FailureDetector, JobFailure};
 use super::link::Link;
-use crate::os::Clock;
+use crate::os::{Clock, Waker};
+
+/// What the cores of a worker tell each other: why one of them has failed, after which none can go on.
+pub struct SharedFailure {
+    cause: OnceLock<CollectiveError>,
+    /// They wake who drives the cores.
+    wakers: Vec<Arc<Waker>>,
+}
+
+impl SharedFailure {
+    /// None has failed.
+    pub fn new(wakers: Vec<Arc<Waker>>) -> SharedFailure {
+        SharedFailure { cause: OnceLock::new(), wakers }
+    }
+
+    fn set(&self, cause: &CollectiveError) {
+        if self.cause.set(cause.clone()).is_ok() {
+            self.wakers.iter().for_each(|waker| waker.wake());
+        }
+    }
+}
 
 /// The most batches of one turn, so that other threads get the engine too.
 const BATCHES_IN_A_TURN: usize = 8;
@@ -29,12 +49,37 @@ pub struct Engine {
     pub host: Box<dyn Host>,
     in_flight: InFlight,
     failure_detector: FailureDetector,
+    /// Shared with other cores, if there are some.
+    failure: Option<Arc<SharedFailure>>,
 }
 
 impl Engine {
     /// An engine with nothing to do.
     pub fn new(rank: Rank, clock: Clock, link: Link, host: Box<dyn Host>) -> Engine {
-        Engine { rank, clock, link, host, in_flight: InFlight::default(), failure_detector: FailureDetector::default() }
+        let (in_flight, failure_detector) = (InFlight::default(), FailureDetector::default());
+        Engine { rank, clock, link, host, in_flight, failure_detector, failure: None }
+    }
+
+    /// The same as one of several cores of a worker.
+    pub fn on_core(self, core: usize, failure: Option<Arc<SharedFailure>>) -> Engine {
+        Engine { in_flight: self.in_flight.on_core(core), failure, ..self }
+    }
+
+    /// The number of the core.
+    pub fn core(&self) -> usize {
+        self.in_flight.core()
+    }
+
+    /// Why another core has failed, if one has.
+    fn failed_elsewhere(&self) -> Option<CollectiveError> {
+        self.failure.as_ref()?.cause.get().cloned()
+    }
+
+    /// Notes that this core has failed, if it has.
+    fn share_failure(&self) {
+        if let (Some(failure), Some(cause)) = (&self.failure, self.in_flight.failed()) {
+            failure.set(cause);
+        }
     }
 
     /// Starts the collectives of one operation and sends their first packets.
@@ -42,7 +87,11 @@ impl Engine {
         &mut self,
         tensors: Vec<Box<dyn Tensor>>,
         timeout: Span,
-    ) -> Result<Vec<Arc<Completion>>, SubmitError> {
+        completions: &[Arc<Completion>],
+    ) -> Result<(), SubmitError> {
+        if let Some(cause) = self.failed_elsewhere() {
+            return Err(SubmitError::Broken(cause));
+        }
         let now = self.clock.now();
         let specs: Vec<Spec> = tensors.iter().map(|tensor| tensor.spec()).collect();
         let collective = |tensor| Collective { tensor, deadline: Some(now + timeout) };
@@ -50,16 +99,19 @@ impl Engine {
         if self.in_flight.is_empty() {
             self.failure_detector.on_progress(now);
         }
-        let completions: Vec<_> = specs.iter().map(|_| Arc::new(Completion::default())).collect();
-        for ((op, spec), completion) in ops.into_iter().zip(specs).zip(&completions) {
+        for ((op, spec), completion) in ops.into_iter().zip(specs).zip(completions) {
             self.in_flight.add(now, op, spec, Arc::clone(completion));
         }
         self.drain(now);
-        Ok(completions)
+        self.share_failure();
+        Ok(())
     }
 
     /// Does what is due: takes packets that have arrived, runs timers, and sends the keepalive with this rank's progress.
     pub fn turn(&mut self, packets: bool) {
+        if !self.in_flight.is_empty() && self.failed_elsewhere().is_some() {
+            self.abort();
+        }
         if packets {
             self.receive();
         }
@@ -79,8 +131,11 @@ impl Engine {
         self.link.drain(now);
         if self.link.ping_due() <= now {
             self.link.keep_alive(now);
-            self.link.send_progress(&self.in_flight.progress(now, self.rank));
+            if self.core() == 0 {
+                self.link.send_progress(&self.in_flight.progress(now, self.rank));
+            }
         }
+        self.share_failure();
     }
 
     /// Gives up every collective. Their memory belongs to the callers after that.
@@ -88,6 +143,7 @@ impl Engine {
         let now = self.clock.now();
         self.host.abort(now);
         self.drain(now);
+        self.share_failure();
     }
 
     /// When the next turn is due, if no packet comes before.
@@ -216,7 +272,7 @@ mod tests {
     use tributary_proto::contract::wire::{Common, kind};
 
     use super::*;
-    use crate::os::{self, Waker};
+    use crate::os;
     use crate::rendezvous::JoinAnswer;
     use crate::udp::UdpPort;
 
@@ -275,6 +331,7 @@ mod tests {
             shards: vec![switch.local_addr().unwrap()],
             slots: 1,
             elements_per_packet: 8,
+            most_cores: 1,
             peers: vec![at],
             servers: Vec::new(),
             serves: None,

@@ -6,7 +6,8 @@ use tributary_proto::contract::host::CollectiveError;
 use tributary_proto::contract::ids::Rank;
 use tributary_proto::contract::packet::Addr;
 
-use super::driver::{Driver, Identity, State};
+use super::core::Core;
+use super::driver::{Driver, Identity};
 use super::error::GroupError;
 use super::link::Blocked;
 use super::watch;
@@ -16,7 +17,7 @@ impl Driver {
     /// The error for a collective that failed, with what the control API says of a silent switch, and with the paths on
     /// which packets do not pass.
     pub fn explain(&self, cause: CollectiveError) -> GroupError {
-        if let Some(error) = self.lock().and_then(|state| self.peer_lost_error(&state, &cause)) {
+        if let Some(error) = self.peer_lost_error(&cause) {
             return error;
         }
         let named = self.named(&cause);
@@ -84,7 +85,8 @@ impl Driver {
 
     /// The sentence for paths on which only keepalives pass; `None` if there are none.
     fn name_blocked_paths(&self) -> Option<String> {
-        let blocked = self.lock()?.engine.link.blocked();
+        let of_core = |core: &Core| core.lock().map(|state| state.engine.link.blocked()).unwrap_or_default();
+        let blocked: Vec<Blocked> = self.cores.iter().flat_map(of_core).collect();
         let name = |way: &Blocked| match way.to {
             Addr::Worker(rank) => format!("rank {} at {}", self.name_of(rank.0), way.at),
             Addr::Server(server) => format!("server {server} at {}", way.at),
@@ -132,9 +134,10 @@ impl Driver {
         }
     }
 
-    pub(super) fn peer_lost_error(&self, state: &State, cause: &CollectiveError) -> Option<GroupError> {
-        let failure = state.engine.failure_for(cause)?;
-        let failure = failure.clone().with_ranks(|member| self.name_of(member));
+    pub(super) fn peer_lost_error(&self, cause: &CollectiveError) -> Option<GroupError> {
+        let mut states = self.cores.iter().filter_map(Core::lock);
+        let failure = states.find_map(|state| state.engine.failure_for(cause).cloned())?;
+        let failure = failure.with_ranks(|member| self.name_of(member));
         Some(GroupError::PeerLost { context: self.context(), failure })
     }
 }

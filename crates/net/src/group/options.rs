@@ -3,10 +3,11 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tributary_proto::contract::config::JobConfig;
+use tributary_proto::contract::config::{CoreSlots, JobConfig};
 use tributary_proto::contract::host::HostStats;
 use tributary_proto::contract::options::Options;
 use tributary_proto::contract::protocol::Protocol;
+use tributary_proto::protocols;
 
 use super::error::ConnectError;
 use crate::udp::SocketCounters;
@@ -34,6 +35,8 @@ pub struct ConnectOptions {
     pub slots: Option<u16>,
     /// Aggregation trees in a fabric of switches; if `None`, as many as are useful.
     pub trees: Option<u16>,
+    /// Cores that drive this worker, each with a socket and a thread of its own, and a share of the slots.
+    pub cores: u16,
 }
 
 impl ConnectOptions {
@@ -57,12 +60,13 @@ impl ConnectOptions {
             elements_per_packet: None,
             slots: None,
             trees: None,
+            cores: 1,
         }
     }
 
     pub(super) fn check(&self) -> Result<(), ConnectError> {
-        let ConnectOptions { rank, world_size, .. } = self;
-        let wrong = if !(1..=JobConfig::MAX_WORLD_SIZE).contains(world_size) {
+        let &ConnectOptions { rank, world_size, cores, protocol, .. } = self;
+        let wrong = if !(1..=JobConfig::MAX_WORLD_SIZE).contains(&world_size) {
             format!("a world size of {world_size} is not possible; it is 1 to {}", JobConfig::MAX_WORLD_SIZE)
         } else if rank >= world_size {
             format!("rank {rank} is outside a world size of {world_size}; ranks go from 0 to {}", world_size - 1)
@@ -70,6 +74,13 @@ impl ConnectOptions {
             "elements per packet, slots and trees must be at least 1".to_string()
         } else if let Some(hash) = self.options.operators().lacks() {
             format!("the operator {hash} is named without its module: name its file")
+        } else if !(1..=CoreSlots::MAX_CORES).contains(&cores) {
+            format!("{cores} cores are not possible; a worker has 1 to {}", CoreSlots::MAX_CORES)
+        } else if cores > 1 && !(protocol.divides_slots)(&self.options) {
+            let divides = |protocol: &&&Protocol| (protocol.divides_slots)(&protocol.options.defaults());
+            let able: Vec<&str> = protocols::ALL.iter().filter(divides).map(|protocol| protocol.name).collect();
+            let able = able.join(" or ");
+            format!("such a job of {protocol} has no slots that {cores} cores can divide: take one core, or {able}")
         } else {
             return Ok(());
         };
@@ -102,8 +113,10 @@ pub struct GroupInfo {
     pub shards: Vec<SocketAddr>,
     /// The UDP address of each of the job's servers that is a process of its own, by number.
     pub servers: Vec<SocketAddr>,
-    /// Our own UDP address.
+    /// Our own UDP address: that of the first core.
     pub local: SocketAddr,
+    /// Cores that drive this worker.
+    pub cores: u16,
     /// The round trip of a packet of full length to the switch and back, idle.
     pub round_trip: Duration,
 }
@@ -119,9 +132,19 @@ pub struct GroupStats {
     pub rejected_packets: u64,
     /// Elements of completed collectives.
     pub elements_reduced: u64,
+    /// Packets that each core has sent.
+    pub core_packets: Vec<u64>,
 }
 
 impl GroupStats {
+    /// Adds the counters of another core of the same worker, which has reduced parts of the same elements.
+    pub(super) fn add(&mut self, other: &GroupStats) {
+        self.host.add(&other.host);
+        self.socket.add(&other.socket);
+        self.rejected_packets += other.rejected_packets;
+        self.core_packets.extend(&other.core_packets);
+    }
+
     /// The fraction of blocks that were summed in the network, 0 to 1; 0 before the first block.
     pub fn in_network(&self) -> f64 {
         let blocks = self.host.blocks_in_network + self.host.blocks_at_hosts;

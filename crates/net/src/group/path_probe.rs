@@ -62,8 +62,9 @@ pub fn probe_path(options: &ConnectOptions, rendezvous: &dyn Rendezvous) -> Resu
     let socket_error = |source| ConnectError::Socket { switch, source };
     let path = Path::to(switch).map_err(socket_error)?;
     let mut udp = UdpPort::open((path.local, 0).into(), SOCKET_BUFFER, SOCKET_BUFFER).map_err(socket_error)?;
-    let answer =
-        join(rendezvous, &request(options, control_round_trip(switch), &path, &udp), &udp).map_err(socket_error)??;
+    let socket = std::slice::from_ref(&udp);
+    let wish = request(options, control_round_trip(switch), &path, socket);
+    let answer = join(rendezvous, &wish, socket).map_err(socket_error)??;
     let header = Common { protocol: options.protocol.code, kind: 0, job: answer.job_id, key: answer.key };
     let waker = Waker::new().map_err(socket_error)?;
     let outcome = match answer.shards.first() {

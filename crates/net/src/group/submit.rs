@@ -11,7 +11,7 @@ use tributary_proto::contract::tensor::{Primitive, Spec, Tensor};
 use tributary_proto::tensors::{SparseElements, SparseResult};
 
 use super::completion::Completion;
-use super::driver::Driver;
+use super::driver::{Driver, Tensors};
 use super::{Group, GroupError, MAX_ELEMENTS};
 use crate::memory::{self, Memory};
 
@@ -96,7 +96,7 @@ impl Group {
     /// must be the part `kept` of the input or not overlap it. Without elements any address will do. The memory of the
     /// loss, unless it is null, must be as the output's for `elements`, and overlap neither.
     pub unsafe fn submit_allreduce(&self, submission: Submission, kept: Range<usize>) -> Result<Pending, GroupError> {
-        self.start(&submission, self.sums(&submission, Primitive::Allreduce, kept)?)
+        self.start(&submission, || self.sums(&submission, Primitive::Allreduce, kept.clone()))
     }
 
     /// Starts a reduce of `elements`: only rank `root` gets the result.
@@ -104,7 +104,7 @@ impl Group {
     /// # Safety
     /// As for [`Group::submit_allreduce`], with `kept` as everything on the root and as nothing elsewhere.
     pub unsafe fn submit_reduce(&self, submission: Submission, root: u16) -> Result<Pending, GroupError> {
-        self.start(&submission, self.sums_for(&submission, root)?)
+        self.start(&submission, || self.sums_for(&submission, root))
     }
 
     /// Starts a reduce-scatter: each rank gets a chunk of `elements` of the result, and brings as many chunks as there are
@@ -132,14 +132,15 @@ impl Group {
         };
         // One reduce for each rank is cheaper where only the root gets the result of a reduce.
         if self.info.protocol.rooted_is_unicast && !range.is_empty() {
-            let chunks = (0..self.info.world_size).map(|root| (root, chunk_in(root, chunk, &range)));
-            let some = chunks.filter(|(_, elements)| !elements.is_empty());
-            let sums = all(some.map(|(root, elements)| self.sums_for(&over(&elements), root)))?;
-            return self.start(&submission, sums);
+            return self.start(&submission, || {
+                let chunks = (0..self.info.world_size).map(|root| (root, chunk_in(root, chunk, &range)));
+                let some = chunks.filter(|(_, elements)| !elements.is_empty());
+                all(some.map(|(root, elements)| self.sums_for(&over(&elements), root)))
+            });
         }
         let own = chunk_in(rank, chunk, &range);
         let kept = own.start - range.start..own.end - range.start;
-        self.start(&submission, self.sums(&over(&range), Primitive::Allreduce, kept)?)
+        self.start(&submission, || self.sums(&over(&range), Primitive::Allreduce, kept.clone()))
     }
 
     /// Starts an all-gather in place: the output has a chunk of `elements` for each rank, and this rank's is filled in. The
@@ -150,13 +151,14 @@ impl Group {
     /// other code may touch it.
     pub unsafe fn submit_all_gather(&self, submission: Submission, range: Range<usize>) -> Result<Pending, GroupError> {
         let (chunk, size) = (submission.elements, submission.dtype.size());
-        let chunks = (0..self.info.world_size).map(|root| (root, chunk_in(root, chunk, &range)));
-        let some = chunks.filter(|(_, elements)| chunk == 0 || !elements.is_empty());
-        let moves = all(some.map(|(root, elements)| {
-            let output = submission.output.wrapping_add(elements.start * size);
-            self.moves(&Submission { output, elements: elements.len(), ..submission }, root)
-        }))?;
-        self.start(&submission, moves)
+        self.start(&submission, || {
+            let chunks = (0..self.info.world_size).map(|root| (root, chunk_in(root, chunk, &range)));
+            let some = chunks.filter(|(_, elements)| chunk == 0 || !elements.is_empty());
+            all(some.map(|(root, elements)| {
+                let output = submission.output.wrapping_add(elements.start * size);
+                self.moves(&Submission { output, elements: elements.len(), ..submission }, root)
+            }))
+        })
     }
 
     /// Starts a broadcast of rank `root`'s `elements`, in place.
@@ -166,7 +168,7 @@ impl Group {
     /// `elements`. No other code may write it, nor touch it on ranks other than the root. Without elements any address will
     /// do.
     pub unsafe fn submit_broadcast(&self, submission: Submission, root: u16) -> Result<Pending, GroupError> {
-        self.start(&submission, self.moves(&submission, root)?)
+        self.start(&submission, || self.moves(&submission, root))
     }
 
     /// Starts [`Group::allreduce_sparse`]. The result is there once the collective is done.
@@ -183,7 +185,7 @@ impl Group {
         let tensor = SparseElements::new(indices, values, size, op).map_err(GroupError::Sparse)?;
         self.check_sparse(&tensor.spec())?;
         let result = tensor.result();
-        let collectives = self.driver.submit(vec![Box::new(tensor)], timeout, drive == Drive::Background)?;
+        let collectives = self.driver.submit(vec![vec![Box::new(tensor)]], timeout, drive == Drive::Background)?;
         Ok((Pending { driver: Arc::clone(&self.driver), collectives }, result))
     }
 
@@ -196,26 +198,27 @@ impl Group {
         self.info.protocol.check_sparse(spec, &self.info.options).map_err(GroupError::Refused)
     }
 
-    /// Starts the collectives of an operation.
-    fn start(&self, submission: &Submission, tensors: Vec<Box<dyn Tensor>>) -> Result<Pending, GroupError> {
+    /// Starts the collectives of an operation. Each core gets tensors over the same memory, and touches the blocks of its own
+    /// slots.
+    fn start(
+        &self,
+        submission: &Submission,
+        tensors: impl Fn() -> Result<Tensors, GroupError>,
+    ) -> Result<Pending, GroupError> {
+        let tensors = self.driver.cores.iter().map(|_| tensors()).collect::<Result<_, _>>()?;
         let hand_over = submission.drive == Drive::Background;
         let collectives = self.driver.submit(tensors, submission.timeout, hand_over)?;
         Ok(Pending { driver: Arc::clone(&self.driver), collectives })
     }
 
-    fn sums_for(&self, submission: &Submission, root: u16) -> Result<Vec<Box<dyn Tensor>>, GroupError> {
+    fn sums_for(&self, submission: &Submission, root: u16) -> Result<Tensors, GroupError> {
         let kept = if root == self.info.rank { submission.elements } else { 0 };
         self.sums(submission, Primitive::Reduce(Rank(root)), 0..kept)
     }
 
     /// The tensor of a reduction, or several if it has too many elements for one collective. As long as they exist, the
     /// memory is theirs.
-    fn sums(
-        &self,
-        submission: &Submission,
-        primitive: Primitive,
-        kept: Range<usize>,
-    ) -> Result<Vec<Box<dyn Tensor>>, GroupError> {
+    fn sums(&self, submission: &Submission, primitive: Primitive, kept: Range<usize>) -> Result<Tensors, GroupError> {
         let &Submission { input, output, loss, elements, dtype, op, .. } = submission;
         if kept.start > kept.end || kept.end > elements {
             return Err(GroupError::KeptRange { kept, elements });
@@ -245,7 +248,7 @@ impl Group {
     }
 
     /// The same of a broadcast.
-    fn moves(&self, submission: &Submission, root: u16) -> Result<Vec<Box<dyn Tensor>>, GroupError> {
+    fn moves(&self, submission: &Submission, root: u16) -> Result<Tensors, GroupError> {
         const MOST_BYTES: usize = WORD * MAX_ELEMENTS;
         let root = Rank(root);
         self.check_root(Primitive::Broadcast(root))?;
@@ -282,8 +285,6 @@ fn chunk_in(rank: u16, chunk: usize, range: &Range<usize>) -> Range<usize> {
 }
 
 /// The tensors of all ranges of an operation, unless one is refused.
-fn all(
-    ranges: impl Iterator<Item = Result<Vec<Box<dyn Tensor>>, GroupError>>,
-) -> Result<Vec<Box<dyn Tensor>>, GroupError> {
+fn all(ranges: impl Iterator<Item = Result<Tensors, GroupError>>) -> Result<Tensors, GroupError> {
     Ok(ranges.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
 use tributary_control::{JobName, Limits};
-use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, TimerConfig, TreeLeaf};
+use tributary_proto::contract::config::{CoreSlots, FabricPlan, HostConfig, JobConfig, TimerConfig, TreeLeaf};
 use tributary_proto::contract::host::Host;
 use tributary_proto::contract::ids::{JobId, JobKey, NodeId, Rank, ServerId, TreeId};
 use tributary_proto::contract::packet::Addr;
@@ -89,6 +89,7 @@ impl Job {
             rank,
             trees: TreeLeaf::of_rank(rank),
             serves: Some(ServerId(body.server)),
+            slots: CoreSlots::ALL,
             timers: TimerConfig::default(),
             fabric: plan(body, world_size, passes_switch)?,
         };

@@ -1,19 +1,11 @@
-//! The ports of a shard: remote UDP addresses that jobs have named, and the groups to which jobs multicast ([`Ports`]).
-//! [`Forwarder`] sends to them in runs, and [`Uplinks`] exchanges keepalives with parent switches.
+//! The ports of a shard: remote UDP addresses that jobs have named, and the groups to which jobs multicast.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
-use std::ops::Range;
 
-use tributary_proto::contract::ids::{GroupId, JobId, PortId, PortSet};
-use tributary_proto::contract::packet::Ecn;
-use tributary_proto::contract::switch::Verdict;
-use tributary_proto::contract::time::Time;
-use tributary_proto::contract::wire::Common;
+use tributary_proto::contract::ids::{GroupId, PortId, PortSet};
 
-use crate::udp::path::{self, MtuProbe};
-use crate::udp::{Batches, Destination, Run, UdpPort, key_of};
+use crate::udp::{Destination, key_of};
 
 /// The owner of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +23,10 @@ struct Port {
     destination: Option<Destination>,
     /// Jobs that name this address.
     jobs: usize,
+    /// The ports of the further cores of the worker.
+    cores: Vec<PortId>,
+    /// The worker's own port, if this is the port of one of its further cores.
+    worker: Option<PortId>,
 }
 
 /// A member of a group.
@@ -41,6 +37,8 @@ pub struct Member {
     pub destination: Destination,
     /// True for a switch or a server. All jobs that run on it too name the same address.
     pub serves_several: bool,
+    /// The same of each further core of a worker, which has an address of its own.
+    pub cores: Vec<(SocketAddr, Destination)>,
 }
 
 /// Addresses by port and ports by address.
@@ -53,6 +51,8 @@ pub struct Ports {
     groups: BTreeMap<GroupId, Vec<PortId>>,
     /// The ports to parent switches, by the group of their job.
     uplinks: BTreeMap<GroupId, PortId>,
+    /// The number of ports of further cores.
+    core_ports: usize,
 }
 
 impl Ports {
@@ -61,9 +61,34 @@ impl Ports {
         self.by_address.get(&key_of(address)).copied().unwrap_or(PortId::UNKNOWN)
     }
 
+    /// The port of the worker whose core has a port. Of other ports, the port itself.
+    #[inline]
+    pub fn worker_at(&self, port: PortId) -> PortId {
+        if self.core_ports == 0 {
+            return port;
+        }
+        self.entry(port).and_then(|entry| entry.worker).unwrap_or(port)
+    }
+
+    /// The port of the core that drives a share of the slots of the worker at a port.
+    #[inline]
+    pub fn core_of(&self, port: PortId, share: u16) -> PortId {
+        match self.entry(port).filter(|entry| share > 0 && !entry.cores.is_empty()) {
+            Some(Port { cores, .. }) => match usize::from(share) % (1 + cores.len()) {
+                0 => port,
+                core => cores[core - 1],
+            },
+            None => port,
+        }
+    }
+
+    fn entry(&self, port: PortId) -> Option<&Port> {
+        self.ports.get(port.index())?.as_ref()
+    }
+
     /// The destination of a port.
     pub fn destination(&self, port: PortId) -> Option<&Destination> {
-        self.ports.get(port.index())?.as_ref()?.destination.as_ref()
+        self.entry(port)?.destination.as_ref()
     }
 
     /// Sets the longest packet that reaches the remote behind a port, as that remote reports.
@@ -89,17 +114,33 @@ impl Ports {
     /// left to its jobs.
     pub fn add_group(&mut self, group: GroupId, members: Vec<Member>, shares: bool) -> Option<Vec<PortId>> {
         self.remove_group(group);
-        if members.len() > PortId::UNKNOWN.index() - PortSet::CAPACITY - self.used() {
+        let addresses: usize = members.iter().map(|member| 1 + member.cores.len()).sum();
+        if addresses > PortId::UNKNOWN.index() - PortSet::CAPACITY - self.used() {
             return None;
         }
         let first = if shares { 0 } else { PortSet::CAPACITY as u16 };
-        let add = |Member { address, destination, serves_several }| {
+        let add = |Member { address, destination, serves_several, cores }| {
             let owner = if serves_several { Owner::Switch } else { Owner::Worker(group) };
-            self.add(address, owner, destination, PortId(first))
+            let worker = self.add(address, owner, destination, PortId(first));
+            self.add_cores(worker, owner, cores);
+            worker
         };
         let ports: Vec<PortId> = members.into_iter().map(add).collect();
         self.groups.insert(group, ports.clone());
         Some(ports)
+    }
+
+    fn add_cores(&mut self, worker: PortId, owner: Owner, cores: Vec<(SocketAddr, Destination)>) {
+        for (address, destination) in cores {
+            let core = self.add(address, owner, destination, PortId(PortSet::CAPACITY as u16));
+            self.core_ports += 1;
+            if let Some(entry) = &mut self.ports[core.index()] {
+                entry.worker = Some(worker);
+            }
+            if let Some(entry) = &mut self.ports[worker.index()] {
+                entry.cores.push(core);
+            }
+        }
     }
 
     /// Adds the parent switch of a group; `None` if no ports are left.
@@ -117,7 +158,11 @@ impl Ports {
     pub fn remove_group(&mut self, group: GroupId) -> Vec<PortId> {
         let mut gone = Vec::new();
         let uplink = self.uplinks.remove(&group);
-        for port in self.groups.remove(&group).unwrap_or_default().into_iter().chain(uplink) {
+        let members = self.groups.remove(&group).unwrap_or_default();
+        let with_cores = members.iter().filter_map(|&port| self.entry(port));
+        let cores: Vec<PortId> = with_cores.flat_map(|worker| worker.cores.iter().copied()).collect();
+        self.core_ports -= cores.len();
+        for port in members.into_iter().chain(cores).chain(uplink) {
             let entry = &mut self.ports[port.index()];
             let Some(used) = entry else { continue };
             used.jobs -= 1;
@@ -152,7 +197,8 @@ impl Ports {
             used.destination = None;
         }
         let port = self.take_free(first);
-        self.ports[port.index()] = Some(Port { key, owner, destination: Some(destination), jobs: 1 });
+        let (destination, cores) = (Some(destination), Vec::new());
+        self.ports[port.index()] = Some(Port { key, owner, destination, jobs: 1, cores, worker: None });
         self.by_address.insert(key, port);
         port
     }
@@ -174,124 +220,6 @@ impl Ports {
     }
 }
 
-/// The number of verdicts whose runs are gathered at the same time: one for all members, and those for single members.
-const VERDICTS: usize = 16;
-
-/// Sends the packets of verdicts. Packets of one length with the same verdict leave in one call for each receiver, straight
-/// from the memory into which they were received.
-pub struct Forwarder {
-    batches: Batches<Verdict, VERDICTS>,
-    /// The number of packets for which there was no port.
-    unroutable: u64,
-}
-
-impl Forwarder {
-    /// Nothing gathered.
-    pub fn new() -> Forwarder {
-        Forwarder { batches: Batches::new(Verdict::Consume), unroutable: 0 }
-    }
-
-    /// The number of packets for which there was no port.
-    pub fn unroutable(&self) -> u64 {
-        self.unroutable
-    }
-
-    /// True if nothing is gathered.
-    pub fn is_empty(&self) -> bool {
-        self.batches.is_empty()
-    }
-
-    /// Takes the packet at `range` in `memory`. Sends a run if the packet does not continue it, or needs its batch.
-    pub fn push(
-        &mut self,
-        range: Range<usize>,
-        ecn: Ecn,
-        verdict: Verdict,
-        memory: &[u8],
-        ports: &Ports,
-        udp: &mut UdpPort,
-    ) {
-        let unroutable = &mut self.unroutable;
-        self.batches.push(verdict, range, ecn, |to, run| *unroutable += send_run(to, run, memory, ports, udp));
-    }
-
-    /// Sends all packets that were gathered. Their memory is free after that.
-    pub fn flush(&mut self, memory: &[u8], ports: &Ports, udp: &mut UdpPort) {
-        let unroutable = &mut self.unroutable;
-        self.batches.flush(|to, run| *unroutable += send_run(to, run, memory, ports, udp));
-    }
-}
-
-/// Sends a run to the receivers of its verdict. Returns the number of packets for which there was no port.
-fn send_run(verdict: Verdict, run: &Run, memory: &[u8], ports: &Ports, udp: &mut UdpPort) -> u64 {
-    let mut reached = 0;
-    let mut send = |port| run.send(ports.destination(port).inspect(|_| reached += 1).into_iter(), memory, udp);
-    match verdict {
-        Verdict::Port(port) => send(port),
-        Verdict::Multicast(set) => set.iter().for_each(send),
-        Verdict::Group(group) => ports.group(group).iter().for_each(|&port| send(port)),
-        // A star knows only the nodes of its own jobs.
-        Verdict::Route(_) | Verdict::Consume | Verdict::Drop(_) => {}
-    }
-    if reached == 0 { run.packets() as u64 } else { 0 }
-}
-
-struct Uplink {
-    common: Common,
-    port: PortId,
-    mtu: MtuProbe,
-}
-
-/// The paths to parent switches, for all jobs of one shard. The child pings and the parent answers. By this each knows that
-/// the other is alive, and how long a packet the path between them holds.
-#[derive(Default)]
-pub struct Uplinks {
-    uplinks: Vec<Uplink>,
-}
-
-impl Uplinks {
-    /// Adds a job's path to the parent switch, with its longest packet; the first ping is due at once.
-    pub fn add(&mut self, port: PortId, common: Common, full: usize) {
-        self.uplinks.push(Uplink { common, port, mtu: MtuProbe::new(full, full) });
-    }
-
-    /// Removes a job that is gone.
-    pub fn remove(&mut self, job: JobId) {
-        self.uplinks.retain(|uplink| uplink.common.job != job);
-    }
-
-    /// When to ping next.
-    pub fn poll_timeout(&self) -> Option<Time> {
-        self.uplinks.iter().map(|uplink| uplink.mtu.due()).min()
-    }
-
-    /// Handles a pong on this port, which may answer one of this switch's pings.
-    pub fn on_pong(&mut self, ingress: PortId, pong: &[u8], ports: &mut Ports) {
-        let Ok(common) = Common::parse(pong) else { return };
-        let ours = |uplink: &&mut Uplink| uplink.port == ingress && uplink.common == Common { kind: 0, ..common };
-        for uplink in self.uplinks.iter_mut().filter(ours) {
-            uplink.mtu.on_pong(pong.len());
-            ports.set_limit(uplink.port, uplink.mtu.limit());
-        }
-    }
-
-    /// Pings the parent switches, if it is time.
-    pub fn ping(&mut self, now: Time, ports: &mut Ports, udp: &mut UdpPort) {
-        for Uplink { common, port, mtu } in &mut self.uplinks {
-            let lengths = mtu.poll(now);
-            if lengths.is_empty() {
-                continue;
-            }
-            ports.set_limit(*port, mtu.limit());
-            let Some(parent) = ports.destination(*port) else { continue };
-            for len in lengths {
-                let ping = path::ping(*common, len, mtu.limit());
-                udp.send(parent, &[IoSlice::new(&ping)], ping.len(), Ecn::NotCapable);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -303,7 +231,9 @@ mod tests {
 
     fn add(ports: &mut Ports, group: u16, members: &[SocketAddr], serves_several: bool) -> Vec<PortId> {
         let socket = UdpPort::open(address(0), 1 << 16, 1 << 16).unwrap();
-        let member = |&address| Member { address, destination: socket.destination(address), serves_several };
+        let destination = |address| socket.destination(address);
+        let member =
+            |&address| Member { address, destination: destination(address), serves_several, cores: Vec::new() };
         ports.add_group(GroupId(group), members.iter().map(member).collect(), false).unwrap()
     }
 
@@ -330,7 +260,10 @@ mod tests {
         let crowd = add(&mut ports, 1, &crowd, false);
         assert!(crowd.iter().all(|port| port.index() >= PortSet::CAPACITY));
         let socket = UdpPort::open(address(0), 1 << 16, 1 << 16).unwrap();
-        let member = |address| Member { address, destination: socket.destination(address), serves_several: false };
+        let member = |address| {
+            let destination = socket.destination(address);
+            Member { address, destination, serves_several: false, cores: Vec::new() }
+        };
         let sharing = ports.add_group(GroupId(2), vec![member(address(5)), member(address(6))], true).unwrap();
         assert_eq!(sharing, [PortId(0), PortId(1)]);
         ports.remove_group(GroupId(1));

@@ -1,12 +1,13 @@
 //! A star: the shard of a standalone switch, which knows the addresses of its jobs' members and of parent switches.
 
+use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
 use tokio::sync::oneshot;
 use tributary_control::servers::JobServer;
-use tributary_proto::contract::config::{Below, FabricPlan, JobConfig, Parent, SharedJob, SwitchConfig};
+use tributary_proto::contract::config::{Below, CoreSlots, FabricPlan, JobConfig, Parent, SharedJob, SwitchConfig};
 use tributary_proto::contract::ids::{ChildId, GroupId, JobId, PortId, PortSet, TreeId};
 use tributary_proto::contract::packet::{Ecn, PacketMut};
 use tributary_proto::contract::pipeline::InstalledJob;
@@ -17,7 +18,8 @@ use tributary_proto::contract::values::Values;
 use tributary_proto::contract::wire::{Common, kind};
 use tributary_proto::switch_options::SwitchOptions;
 
-use super::ports::{Forwarder, Member, Ports, Uplinks};
+use super::forwarder::{Forwarder, Uplinks};
+use super::ports::{Member, Ports};
 use super::site::{Core, Forwarding, Origin, PacketClass, PreparedJob, Site};
 use super::{JobInstall, ShardError, ShardReport};
 use crate::challenge::{self, Challenges};
@@ -47,6 +49,17 @@ pub struct Star {
     /// The fragments that have come in this burst.
     fragments: Vec<(PortId, IpAddr, Ecn, Vec<u8>)>,
     reassembly: Reassembly<PortId, IpAddr>,
+    /// The port of the last message's sender, which may be a core of a worker.
+    sender: PortId,
+    /// The jobs of which some worker has several cores.
+    shares: BTreeMap<JobId, Shares>,
+}
+
+/// How the workers of a job divide its slots among their cores.
+struct Shares {
+    protocol: &'static Protocol,
+    job: JobConfig,
+    shares: u16,
 }
 
 impl Forwarding for Star {
@@ -70,19 +83,26 @@ impl Forwarding for Star {
     }
 
     fn add_job(&mut self, _now: Time, job: JobInstall, udp: &UdpPort) -> Result<PreparedJob, ShardError> {
-        let JobInstall { protocol, config, members, local_ip, below, servers, parent, .. } = job;
+        let JobInstall { protocol, config, members, core_ports, local_ip, below, servers, parent, .. } = job;
         let (id, key, group, no_ports) =
             (config.job, config.key, group_of(config.job), || ShardError::NoPorts(self.shard));
-        let to = |((&address, &local_ip), below): ((&SocketAddr, &IpAddr), &Below)| Member {
-            address,
-            destination: udp.destination_from(local_ip, address),
-            serves_several: matches!(below, Below::Switch(_)),
+        let shares = 1 + core_ports.iter().map(Vec::len).max().unwrap_or(0) as u16;
+        let cores = core_ports.into_iter().chain(std::iter::repeat(Vec::new()));
+        let to = |(((&address, &local_ip), below), cores): (((&SocketAddr, &IpAddr), &Below), Vec<u16>)| {
+            let core = |port| SocketAddr::new(address.ip(), port);
+            Member {
+                address,
+                destination: udp.destination_from(local_ip, address),
+                serves_several: matches!(below, Below::Switch(_)),
+                cores: cores.into_iter().map(core).map(|at| (at, udp.destination_from(local_ip, at))).collect(),
+            }
         };
         let to_server = |server: &JobServer| {
             let (address, destination) = (server.addr, udp.destination(server.addr));
-            Member { address, destination, serves_several: true }
+            Member { address, destination, serves_several: true, cores: Vec::new() }
         };
-        let members = members.iter().zip(&local_ip).zip(&below).map(to).chain(servers.iter().map(to_server)).collect();
+        let children = members.iter().zip(&local_ip).zip(&below).zip(cores).map(to);
+        let members = children.chain(servers.iter().map(to_server)).collect();
         let members = self.ports.add_group(group, members, protocol.shared.is_some()).ok_or_else(no_ports)?;
         if protocol.shared.is_some() {
             return shared_job(protocol, config, members);
@@ -94,6 +114,9 @@ impl Forwarding for Star {
             let common = Common { protocol: protocol.code, kind: 0, job: id, key };
             self.uplinks.add(port, common, packet_bytes(protocol, config.elements_per_packet));
         }
+        if shares > 1 {
+            self.shares.insert(id, Shares { protocol, job: config.clone(), shares });
+        }
         let others = uplink.iter().map(|parent| parent.port).collect();
         let config =
             SwitchConfig { job: config, tree: self.shard, members: members.clone(), below, group, parent: uplink };
@@ -103,6 +126,7 @@ impl Forwarding for Star {
 
     fn remove_job(&mut self, id: JobId) {
         self.uplinks.remove(id);
+        self.shares.remove(&id);
         for port in self.ports.remove_group(group_of(id)) {
             self.reassembly.remove(port);
         }
@@ -110,7 +134,8 @@ impl Forwarding for Star {
 
     #[inline]
     fn ingress(&mut self, _now: Time, message: &Message, _udp: &mut UdpPort) -> PortId {
-        self.ports.of(message.from)
+        self.sender = self.ports.of(message.from);
+        self.ports.worker_at(self.sender)
     }
 
     #[inline]
@@ -129,7 +154,7 @@ impl Forwarding for Star {
         }
         match packet.get(4) {
             Some(&kind::FRAGMENT) => {
-                self.fragments.push((ingress, from.ip(), ecn, packet.to_vec()));
+                self.fragments.push((self.sender, from.ip(), ecn, packet.to_vec()));
                 PacketClass::Handled
             }
             Some(&kind::PONG) => {
@@ -164,14 +189,16 @@ impl Forwarding for Star {
         memory: &[u8],
         udp: &mut UdpPort,
     ) -> bool {
-        // The answer to a ping says how long a packet reaches the sender of the ping.
-        if let (Verdict::Port(port), Some(&kind::PONG)) = (verdict, memory.get(range.start + 4))
-            && let Some(limit) = path::advertised_limit(&memory[range.clone()])
-        {
-            self.ports.set_limit(port, limit);
+        let mut verdict = verdict;
+        if let (Verdict::Port(_), Some(&kind::PONG)) = (verdict, memory.get(range.start + 4)) {
+            // The answer to a ping goes to the core that has sent it, and says how long a packet reaches that core.
+            verdict = Verdict::Port(self.sender);
+            if let Some(limit) = path::advertised_limit(&memory[range.clone()]) {
+                self.ports.set_limit(self.sender, limit);
+            }
         }
-        let verdict = self.resolve(verdict, &memory[range.clone()]);
-        self.forwarder.push(range, ecn, verdict, memory, &self.ports, udp);
+        let to = self.resolve(verdict, &memory[range.clone()]);
+        self.forwarder.push(range, ecn, to, memory, &self.ports, udp);
         !self.forwarder.is_empty()
     }
 
@@ -183,17 +210,18 @@ impl Forwarding for Star {
     /// Handles packets that came in fragments, after the others.
     fn after(&mut self, now: Time, core: &mut Core) -> bool {
         let fragments = std::mem::take(&mut self.fragments);
-        for (ingress, host, ecn, fragment) in &fragments {
-            let admitted = core.pipeline.accepts(now, *ingress, fragment);
-            let Some(mut reassembled) = admitted.then(|| self.reassembly.add(now, *ingress, *host, fragment)).flatten()
+        for (sender, host, ecn, fragment) in &fragments {
+            let ingress = self.ports.worker_at(*sender);
+            let admitted = core.pipeline.accepts(now, ingress, fragment);
+            let Some(mut reassembled) = admitted.then(|| self.reassembly.add(now, *sender, *host, fragment)).flatten()
             else {
                 continue;
             };
             let mut packet = PacketMut::new(&mut reassembled, *ecn);
-            let verdict = core.pipeline.process(now, *ingress, &mut packet, &NoQueues);
+            let verdict = core.pipeline.process(now, ingress, &mut packet, &NoQueues);
             let (len, ecn) = (packet.len, packet.ecn);
-            let verdict = self.resolve(verdict, &reassembled[..len]);
-            self.forwarder.push(0..len, ecn, verdict, &reassembled, &self.ports, &mut core.udp);
+            let to = self.resolve(verdict, &reassembled[..len]);
+            self.forwarder.push(0..len, ecn, to, &reassembled, &self.ports, &mut core.udp);
             self.forwarder.flush(&reassembled, &self.ports, &mut core.udp);
         }
         !fragments.is_empty()
@@ -225,19 +253,33 @@ impl Star {
             challenges: Challenges::default(),
             fragments: Vec::new(),
             reassembly: Reassembly::default(),
+            sender: PortId::UNKNOWN,
+            shares: BTreeMap::new(),
         };
         Site::new(star, FabricPlan::STAR, None, switch_options)
     }
 
     /// Turns a node into a port, since a star knows only ports. The node's number is that of a member of the packet's
-    /// job, or of the server.
+    /// job, or of the server. Also returns the packet's share of the slots, which names a core of each receiver.
     #[inline]
-    fn resolve(&self, verdict: Verdict, packet: &[u8]) -> Verdict {
-        let Verdict::Route(node) = verdict else { return verdict };
-        let Ok(common) = Common::parse(packet) else { return verdict };
+    fn resolve(&self, verdict: Verdict, packet: &[u8]) -> (Verdict, u16) {
+        let Verdict::Route(node) = verdict else { return (verdict, self.share_of(packet)) };
+        let Ok(common) = Common::parse(packet) else { return (verdict, 0) };
         let rank = FabricPlan::rank_in_star(node);
         let port = rank.and_then(|rank| self.ports.group(group_of(common.job)).get(rank.index()));
-        port.map_or(verdict, |&port| Verdict::Port(port))
+        (port.map_or(verdict, |&port| Verdict::Port(port)), 0)
+    }
+
+    #[inline]
+    fn share_of(&self, packet: &[u8]) -> u16 {
+        if self.shares.is_empty() {
+            return 0;
+        }
+        let common = Common::parse(packet).ok().filter(|common| common.kind >= kind::FIRST_OF_PROTOCOL);
+        common.and_then(|common| self.shares.get(&common.job)).map_or(0, |Shares { protocol, job, shares }| {
+            let slot = (protocol.describe)(packet).slot.unwrap_or(0);
+            CoreSlots::share_of(job, *shares, slot as u16)
+        })
     }
 
     /// Answers the challenge of a parent switch, or takes the answer to one of ours. False if the packet is neither.
@@ -295,7 +337,7 @@ mod tests {
         let members: Vec<UdpPort> = (0..members).map(|_| socket()).collect();
         let named = members.iter().map(|member| {
             let address = member.local_addr();
-            Member { address, destination: udp.destination(address), serves_several: false }
+            Member { address, destination: udp.destination(address), serves_several: false, cores: Vec::new() }
         });
         star.forwarding.ports.add_group(group_of(JOB), named.collect(), true).expect("there are ports");
         (star, members, udp)

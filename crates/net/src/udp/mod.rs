@@ -122,3 +122,26 @@ pub struct SocketCounters {
     /// Bytes of send buffer that the kernel granted, as it counts them.
     pub send_buffer: usize,
 }
+
+impl SocketCounters {
+    /// Adds what another socket of the same process has counted, and its buffers.
+    pub fn add(&mut self, other: &SocketCounters) {
+        for (sum, other) in [
+            (&mut self.rx_bytes, other.rx_bytes),
+            (&mut self.rx_packets, other.rx_packets),
+            (&mut self.rx_runs, other.rx_runs),
+            (&mut self.tx_bytes, other.tx_bytes),
+            (&mut self.tx_packets, other.tx_packets),
+            (&mut self.tx_runs, other.tx_runs),
+            (&mut self.rx_overflows, other.rx_overflows),
+            (&mut self.tx_no_buffers, other.tx_no_buffers),
+            (&mut self.tx_too_long, other.tx_too_long),
+            (&mut self.tx_errors, other.tx_errors),
+            (&mut self.soft_errors, other.soft_errors),
+        ] {
+            *sum += other;
+        }
+        self.receive_buffer += other.receive_buffer;
+        self.send_buffer += other.send_buffer;
+    }
+}

@@ -44,6 +44,7 @@ pub fn connect_options(
         elements_per_packet: None,
         slots: None,
         trees: None,
+        cores: 1,
     }
 }
 
@@ -62,6 +63,7 @@ pub fn join_request(
         protocol,
         options: protocol.options.defaults(),
         udp: udp.local_addr().unwrap(),
+        core_ports: Vec::new(),
         elements_per_packet: None,
         max_elements_per_packet: 360,
         slots: None,
@@ -190,6 +192,8 @@ impl LocalSwitch {
         let slots = |r: &JoinRequest| r.slots.unwrap_or(r.suggested_slots);
         let elements_per_packet = requests.values().map(elements).min().expect("members");
         let slots = requests.values().map(slots).max().expect("members").next_multiple_of(shards);
+        let core_ports: Vec<_> = requests.values().map(|request| request.core_ports.clone()).collect();
+        let most_cores = 1 + core_ports.iter().map(Vec::len).max().unwrap_or(0) as u16;
         let key = JobKey(0x5eed ^ u64::from(id.0));
         let peers: Vec<_> = requests.values().map(|request| request.udp).collect();
         for shard in &self.shards {
@@ -207,6 +211,7 @@ impl LocalSwitch {
             let protocol = requests[&0].protocol;
             let name = JobName::new("local").unwrap();
             let job = JobInstall::of_workers(name, protocol, config, peers.clone(), shard.udp_addr().ip());
+            let job = JobInstall { core_ports: core_ports.clone(), ..job };
             shard.install(job).wait().unwrap().expect("room for a job");
         }
         let shards = self.shards.iter().map(ShardHandle::udp_addr).collect();
@@ -216,6 +221,7 @@ impl LocalSwitch {
             shards,
             slots,
             elements_per_packet,
+            most_cores,
             peers,
             wid: ChildId(0),
             switches: Vec::new(),

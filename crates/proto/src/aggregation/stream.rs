@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tributary_numeric::{BlockExponent, Scale, prefetch};
 
 use super::stripe::Stripe;
-use crate::contract::config::JobConfig;
+use crate::contract::config::{CoreSlots, JobConfig};
 use crate::contract::custom_op::CustomOps;
 use crate::contract::ids::{OpId, Rank};
 use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
@@ -37,7 +37,7 @@ pub struct Op {
     pub encoding: Encoding,
     /// Elements of a full block.
     block_elements: u64,
-    /// Blocks whose result has not come yet.
+    /// Blocks of this core whose result has not come yet.
     pub remaining: u64,
     /// The rank whose tensor it is, where blocks are rounded at random.
     rank: Rank,
@@ -101,6 +101,35 @@ impl Op {
     }
 }
 
+/// How many blocks of a stream a core has, which drives some of the slots.
+#[derive(Clone)]
+pub struct CoreBlocks {
+    /// For each slot, how many slots before it the core drives; and at the end, how many it drives of all.
+    before: Box<[u16]>,
+}
+
+impl CoreBlocks {
+    /// The blocks of a core that drives these slots of the job.
+    pub fn new(job: &JobConfig, slots: CoreSlots) -> CoreBlocks {
+        let count = |sum: &mut u16, slot: u16| {
+            let before = *sum;
+            *sum += u16::from(slot < job.slots && slots.has(job, slot));
+            Some(before)
+        };
+        CoreBlocks { before: (0..=job.slots).scan(0, count).collect() }
+    }
+
+    /// How many blocks of a range the core has.
+    fn count(&self, blocks: Range<u64>) -> u64 {
+        let pool = self.before.len() as u64 - 1;
+        let until = |block: u64| {
+            let all = u64::from(self.before[pool as usize]);
+            block / pool * all + u64::from(self.before[(block % pool) as usize])
+        };
+        until(blocks.end) - until(blocks.start)
+    }
+}
+
 /// How many elements a block of a collective has.
 pub type SpanOf = Arc<dyn Fn(&Spec) -> u32 + Send + Sync>;
 
@@ -115,6 +144,8 @@ pub struct Stream {
     /// Elements of a block, if blocks are not as large as a packet allows.
     span: Option<SpanOf>,
     rank: Rank,
+    /// The blocks of this core, if it is one of several.
+    core: Option<CoreBlocks>,
     ops: VecDeque<Op>,
     next_op: u64,
     next_block: u64,
@@ -132,13 +163,18 @@ impl Stream {
     pub fn new(values: Values, numbers: Numbers, narrow: NarrowBlocks, job: &JobConfig) -> Stream {
         let payload_bytes = job.payload_bytes();
         let (operators, span, ops) = (job.options.operators(), None, VecDeque::new());
-        let rank = Rank(0);
-        Stream { values, numbers, narrow, payload_bytes, operators, span, rank, ops, next_op: 0, next_block: 0 }
+        let (rank, core) = (Rank(0), None);
+        Stream { values, numbers, narrow, payload_bytes, operators, span, rank, core, ops, next_op: 0, next_block: 0 }
     }
 
     /// The same stream for a rank that draws how it rounds.
     pub fn of_rank(self, rank: Rank) -> Stream {
         Stream { rank, ..self }
+    }
+
+    /// The same stream for one of several cores.
+    pub fn of_core(self, core: CoreBlocks) -> Stream {
+        Stream { core: Some(core), ..self }
     }
 
     /// The same stream with blocks of this many elements.
@@ -184,7 +220,8 @@ impl Stream {
         };
         let blocks = u64::from(spec.elements).div_ceil(block_elements).max(1);
         self.next_op += 1;
-        let (remaining, rank) = (blocks, self.rank);
+        let all = first_block..first_block + blocks;
+        let (remaining, rank) = (self.core.as_ref().map_or(blocks, |core| core.count(all)), self.rank);
         Op { id, tensor, spec, first_block, blocks, stripe: None, encoding, block_elements, remaining, rank }
     }
 
@@ -250,5 +287,48 @@ impl Stream {
     /// Takes the oldest collective out.
     pub(super) fn pop(&mut self) -> Option<Op> {
         self.ops.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::contract::ids::{JobId, JobKey};
+
+    proptest! {
+        #[test]
+        fn each_slot_is_of_one_core_of_each_worker_and_each_core_counts_its_blocks(
+            of_tree in 1..20u16,
+            trees in 1..4u16,
+            cores in 1..6u16,
+            more in 0..4u16,
+            start in 0..100u64,
+            len in 0..100u64,
+        ) {
+            let options = crate::protocols::ALL[0].options.defaults();
+            let (slots, shares) = (of_tree * trees, cores + more);
+            let job = JobConfig {
+                job: JobId(1),
+                key: JobKey(1),
+                protocol: 1,
+                world_size: 2,
+                slots,
+                elements_per_packet: 8,
+                trees,
+                levels: false,
+                options,
+            };
+            let of = |core| CoreSlots { core, cores, shares };
+            for slot in 0..slots {
+                prop_assert_eq!((0..cores).filter(|&core| of(core).has(&job, slot)).count(), 1);
+            }
+            for core in 0..cores {
+                let owned = |&block: &u64| of(core).has(&job, (block % u64::from(slots)) as u16);
+                let expected = (start..start + len).filter(owned).count() as u64;
+                prop_assert_eq!(CoreBlocks::new(&job, of(core)).count(start..start + len), expected);
+            }
+        }
     }
 }

@@ -62,10 +62,43 @@ pub struct HostConfig {
     pub trees: Vec<TreeLeaf>,
     /// The server that this host is, besides or instead of a worker; only where the protocol has servers.
     pub serves: Option<ServerId>,
+    /// The slots that the machine drives: all, unless the worker has a machine on each of several cores.
+    pub slots: CoreSlots,
     /// Timers.
     pub timers: TimerConfig,
     /// Where members and roots are; empty for protocols that do not address nodes.
     pub fabric: FabricPlan,
+}
+
+/// The slots that one core of a worker drives (SwitchML, appendix B). Cores have no slot in common, and so no state. The
+/// slots of each tree are cut into as many shares as the worker with the most cores has cores, and a worker's core drives
+/// each share whose number is the core's, modulo the worker's cores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CoreSlots {
+    /// The core, from 0.
+    pub core: u16,
+    /// The worker's cores.
+    pub cores: u16,
+    /// The shares of each tree's slots.
+    pub shares: u16,
+}
+
+impl CoreSlots {
+    /// The most cores of a worker.
+    pub const MAX_CORES: u16 = 16;
+    /// All slots, for the one core of a worker.
+    pub const ALL: CoreSlots = CoreSlots { core: 0, cores: 1, shares: 1 };
+
+    /// True if the core drives this slot of the job.
+    pub fn has(&self, job: &JobConfig, slot: u16) -> bool {
+        self.cores <= 1 || CoreSlots::share_of(job, self.shares, slot) % self.cores == self.core
+    }
+
+    /// Which of the shares of its tree's slots a slot is in.
+    pub fn share_of(job: &JobConfig, shares: u16, slot: u16) -> u16 {
+        let of_tree = u32::from(job.slots / job.trees.max(1)).max(1);
+        (u32::from(slot) % of_tree * u32::from(shares) / of_tree) as u16
+    }
 }
 
 /// A worker as a leaf of one of its job's trees.
@@ -85,8 +118,8 @@ impl TreeLeaf {
 impl HostConfig {
     /// A worker of a job that one switch sums for: no server, with the timers that every new worker has.
     pub fn worker(job: JobConfig, rank: Rank) -> HostConfig {
-        let (timers, fabric) = (TimerConfig::default(), FabricPlan::default());
-        HostConfig { job, rank, trees: TreeLeaf::of_rank(rank), serves: None, timers, fabric }
+        let (slots, timers, fabric) = (CoreSlots::ALL, TimerConfig::default(), FabricPlan::default());
+        HostConfig { job, rank, trees: TreeLeaf::of_rank(rank), serves: None, slots, timers, fabric }
     }
 
     /// The worker as a leaf of a tree. If all trees are shards of one switch, the worker's number is the same in all.

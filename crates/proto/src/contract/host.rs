@@ -195,6 +195,25 @@ impl HostStats {
         (self.ranks_of_sums > 0).then(|| self.ranks_in_sums as f64 / self.ranks_of_sums as f64)
     }
 
+    /// Adds the counters of a machine that drives other slots of the same host.
+    pub fn add(&mut self, other: &HostStats) {
+        for (sum, other) in [
+            (&mut self.packets_sent, other.packets_sent),
+            (&mut self.retransmissions, other.retransmissions),
+            (&mut self.reissued, other.reissued),
+            (&mut self.packets_received, other.packets_received),
+            (&mut self.blocks_in_network, other.blocks_in_network),
+            (&mut self.blocks_at_hosts, other.blocks_at_hosts),
+            (&mut self.ranks_in_sums, other.ranks_in_sums),
+            (&mut self.ranks_of_sums, other.ranks_of_sums),
+            (&mut self.reissues, other.reissues),
+        ] {
+            *sum += other;
+        }
+        self.order = self.order.or(other.order);
+        self.drops.add(&other.drops);
+    }
+
     /// Counts a packet by its outcome.
     #[inline]
     pub fn count_received(&mut self, outcome: Result<(), DropReason>) {

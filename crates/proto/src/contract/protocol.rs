@@ -156,6 +156,9 @@ pub struct Protocol {
     pub host: MakeHost,
     /// A switch's machine for one job; only where the placement is [`Placement::Trees`].
     pub switch: Option<MakeSwitch>,
+    /// True if a worker may have a machine on each of several cores, which divide the slots among them
+    /// ([`CoreSlots`](super::config::CoreSlots)), in a job with these options.
+    pub divides_slots: fn(&Options) -> bool,
     /// True if machines in switches may get another number of slots while their jobs run ([`Switch::resize`]), so that
     /// jobs divide a switch's memory again whenever one comes or goes.
     pub resizes: bool,
@@ -193,6 +196,7 @@ impl Protocol {
         memory: |_| 0,
         host: |_, _| unreachable!("each protocol has its own host machine"),
         switch: None,
+        divides_slots: |_| false,
         resizes: false,
         survives_tree_loss: false,
         recompute: None,

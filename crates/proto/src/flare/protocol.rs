@@ -42,6 +42,7 @@ pub static PROTOCOL: Protocol = Protocol {
     memory,
     host: make_host,
     switch: Some(make_switch),
+    divides_slots: |options| SparseChoices::of(options).is_none(),
     recompute: Some(reference),
     describe,
     tree_of: |job, packet| slot_lists::tree_of(job, describe(packet).slot),

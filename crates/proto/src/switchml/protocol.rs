@@ -30,6 +30,7 @@ pub static PROTOCOL: Protocol = Protocol {
     memory: slots::switch::memory::<SwitchMlDialect>,
     host: |values, config| Box::new(SwitchMlHost::new(values, config)),
     switch: Some(|values, config| Box::new(SwitchMl::new(values, config))),
+    divides_slots: |_| true,
     describe: wire::describe,
     tree_of: |job, packet| slot_lists::tree_of(job, wire::describe(packet).slot),
     ..Protocol::BASE

@@ -51,7 +51,8 @@ impl Choice<'_> {
 /// The machine of a rank, or of a server on a host of its own: these are numbered after the ranks.
 fn machine(protocol: &'static Protocol, job: &JobConfig, plan: &FabricPlan, rank: Rank) -> Box<dyn Host> {
     let (trees, serves) = (TreeLeaf::of_rank(rank), rank.0.checked_sub(job.world_size).map(ServerId));
-    let config = HostConfig { job: job.clone(), rank, trees, serves, timers: timers(), fabric: plan.clone() };
+    let config =
+        HostConfig { trees, serves, timers: timers(), fabric: plan.clone(), ..HostConfig::worker(job.clone(), rank) };
     match serves {
         Some(_) => protocol.server_machine().expect("jobs can have servers")(Values::Elements, &config),
         None => protocol.host(Values::Elements, &config),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tributary_net::group::ConnectOptions;
 use tributary_numeric::{DType, ReduceOp};
 use tributary_operators::shipped;
-use tributary_proto::contract::config::JobConfig;
+use tributary_proto::contract::config::{CoreSlots, JobConfig};
 use tributary_proto::contract::options::{Options, name_and_value};
 use tributary_proto::contract::protocol::Protocol;
 
@@ -16,6 +16,8 @@ use super::protocol::{options_help, protocol, protocols_help, read_options};
 use crate::failure::Failure;
 use crate::flags::{one_of, parse_switch, parse_timeout};
 use crate::npy::{Array, Header};
+
+const MAX_CORES: i64 = CoreSlots::MAX_CORES as i64;
 
 /// One worker and its array.
 #[derive(clap::Args)]
@@ -61,6 +63,9 @@ pub struct Member {
     /// Aggregation trees in a fabric of switches, fewer where it has no more [default: as many as are of use, at most 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub trees: Option<u16>,
+    /// Cores that drive this worker, each with a socket and a share of the switch's slots; for links above 20 Gbit/s
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=MAX_CORES))]
+    pub cores: u16,
     /// Elements of four bytes in a packet, the same on every rank [default: those that fill the path's MTU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub elements_per_packet: Option<u16>,
@@ -118,6 +123,7 @@ impl Member {
             elements_per_packet: self.elements_per_packet,
             slots: None,
             trees: self.trees,
+            cores: self.cores,
         })
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use tributary_control::trees::{Tree, TreeError, TreeRequest, TreeSwitch};
 use tributary_proto::contract::config::{
-    FabricPlan, HostConfig, JobConfig, Parent, SharedSwitchConfig, SwitchConfig, TreeLeaf,
+    CoreSlots, FabricPlan, HostConfig, JobConfig, Parent, SharedSwitchConfig, SwitchConfig, TreeLeaf,
 };
 use tributary_proto::contract::ids::{GroupId, JobId, JobKey, NodeId, PortId, PortSet, Rank, ServerId, TreeId};
 use tributary_proto::contract::pipeline::Pipeline;
@@ -100,6 +100,7 @@ impl Simulation {
                 job: config.clone(),
                 rank,
                 serves: None,
+                slots: CoreSlots::ALL,
                 trees: if trees.is_empty() { TreeLeaf::of_rank(rank) } else { trees.iter().map(position).collect() },
                 timers: plan.timers,
                 fabric: fabric.clone(),
@@ -138,6 +139,7 @@ impl Simulation {
                 rank,
                 trees: TreeLeaf::of_rank(rank),
                 serves: number.map(|number| ServerId(number as u16)),
+                slots: CoreSlots::ALL,
                 timers: plan.timers,
                 fabric: Default::default(),
             };

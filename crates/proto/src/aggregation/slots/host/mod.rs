@@ -18,7 +18,7 @@ use super::{Dialect, Word};
 use crate::aggregation::agreement::{Agreement, Stage};
 use crate::aggregation::life::{Life, LifeCycle};
 use crate::aggregation::report::{LastReport, Report};
-use crate::aggregation::stream::{Op, Stream};
+use crate::aggregation::stream::{CoreBlocks, Op, Stream};
 use crate::contract::config::HostConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError, Upcoming};
@@ -95,10 +95,12 @@ impl<D: Dialect> SlotHost<D> {
             is_late: false,
             in_step: false,
         };
+        let stream = Stream::new(values, dialect.numbers(), dialect.narrow(), job).of_rank(config.rank);
+        let stream = if config.slots.cores > 1 { stream.of_core(CoreBlocks::new(job, config.slots)) } else { stream };
         SlotHost {
             common,
             is_sealed: seal::is_chosen(&job.options),
-            life: Life::new(Stream::new(values, dialect.numbers(), dialect.narrow(), job).of_rank(config.rank)),
+            life: Life::new(stream),
             slots: (0..job.slots).map(slot).collect(),
             dialect,
             epochs,
@@ -201,6 +203,10 @@ impl<D: Dialect> Host for SlotHost<D> {
     fn submit(&mut self, now: Time, collective: Collective) -> Result<OpId, SubmitError> {
         let (id, blocks) = self.life.submit(now, collective)?;
         self.begin(blocks);
+        if self.config.slots.cores > 1 {
+            // Perhaps all blocks are those of other cores.
+            self.complete_collectives();
+        }
         Ok(id)
     }
 
@@ -293,6 +299,11 @@ impl<D: Dialect> SlotHost<D> {
         self.release();
         self.complete_collectives();
         Ok(())
+    }
+
+    /// True if the slot is one that this core drives.
+    pub(super) fn drives(&self, idx: u16) -> bool {
+        self.config.slots.has(&self.config.job, idx)
     }
 
     fn waits(&self, idx: u16) -> bool {

@@ -245,7 +245,11 @@ impl<D: Dialect> SlotHost<D> {
         if !was_late {
             gate.on_end();
         }
-        gate.advance(|block| self.slots[(block % pool) as usize].block > block);
+        let (slots, config) = (&self.slots, &self.config);
+        gate.advance(|block| {
+            let idx = block % pool;
+            slots[idx as usize].block > block || !config.slots.has(&config.job, idx as u16)
+        });
     }
 }
 

@@ -32,6 +32,9 @@ impl<D: Dialect> SlotHost<D> {
         }
         for block in blocks.take(self.slots.len()) {
             let idx = (block % slots) as u16;
+            if !self.drives(idx) {
+                continue;
+            }
             let slot = &mut self.slots[usize::from(idx)];
             if slot.stage == Stage::Idle && slot.block == block {
                 slot.block = self.life.stream.next_in_slot(block, slots);
@@ -71,16 +74,26 @@ impl<D: Dialect> SlotHost<D> {
     fn send_in_epochs(&mut self, in_step: bool) {
         let pool = self.slots.len() as u64;
         while let Some(block) = self.next_in_epochs() {
-            self.start((block % pool) as u16, in_step);
+            let idx = (block % pool) as u16;
+            if self.drives(idx) {
+                self.start(idx, in_step);
+            }
         }
     }
 
     fn next_in_epochs(&mut self) -> Option<u64> {
-        let (slots, stream) = (&self.slots, &self.life.stream);
+        let (slots, stream, config) = (&self.slots, &self.life.stream, &self.config);
         let is_free = |block: u64| {
-            let slot = &slots[(block % slots.len() as u64) as usize];
-            slot.stage == Stage::Idle && slot.block == block
+            let idx = block % slots.len() as u64;
+            let slot = &slots[idx as usize];
+            // The turn of another core's block passes.
+            slot.stage == Stage::Idle && (slot.block == block || !config.slots.has(&config.job, idx as u16))
         };
-        self.epochs.as_mut()?.next(|block| stream.op_of(block).is_some(), is_free)
+        // Another core's block may be of a collective whose share here is over.
+        let is_submitted = |block: u64| match config.slots.has(&config.job, (block % slots.len() as u64) as u16) {
+            true => stream.op_of(block).is_some(),
+            false => block < stream.blocks(),
+        };
+        self.epochs.as_mut()?.next(is_submitted, is_free)
     }
 }

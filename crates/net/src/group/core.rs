@@ -1,0 +1,237 @@
+//! One core of a worker: an engine with its socket, and the decision which thread drives it. There is one *leader* at a time.
+//!
+//! A thread that waits for a collective leads itself: it sleeps on the socket and gives the engine its turns, so that a
+//! small tensor costs no hand-over between threads. When no thread waits, the core's own I/O thread leads. The leader
+//! sleeps outside of the engine's lock. Other threads may submit meanwhile, and wake the leader if it would sleep too
+//! long for them.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tributary_proto::contract::time::Time;
+
+use super::completion::Completion;
+use super::engine::Engine;
+use super::failure_detector::JobFailure;
+use crate::os::{self, Clock, Waker};
+
+/// How long the I/O thread leaves an idle machine alone after a caller has led. The next call is probably near, and two
+/// threads that sleep on one socket would both wake up.
+const IDLE_AFTER_CALLER: Duration = Duration::from_millis(20);
+/// How long a closed group goes on for peers that may need a packet again.
+const LINGER: Duration = Duration::from_millis(500);
+/// How long it goes on for peers that need data that only this worker holds.
+const LINGER_FOR_DATA: Duration = Duration::from_secs(5);
+
+/// What the threads of one core share.
+pub struct Core {
+    clock: Clock,
+    socket: OwnedFd,
+    waker: Arc<Waker>,
+    state: Mutex<State>,
+    /// The I/O thread sleeps here while a caller leads, or while there is nothing to do.
+    io_thread: Condvar,
+}
+
+pub struct State {
+    pub engine: Engine,
+    leader: Leader,
+    /// Until when a leading caller sleeps on the socket.
+    caller_sleeps_until: Option<Time>,
+    io_thread: IoThread,
+    /// When a caller last led.
+    last_led: Time,
+    closing: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Leader {
+    Nobody,
+    IoThread,
+    Caller,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum IoThread {
+    Awake,
+    /// The thread sleeps on its condition variable.
+    Idle,
+    /// The thread sleeps on the socket until this time, perhaps although a caller has taken the lead in the meantime.
+    SleepsUntil(Time),
+}
+
+impl State {
+    fn sleeps(&mut self, who: Leader, until: Option<Time>) {
+        match who {
+            Leader::Caller => self.caller_sleeps_until = until,
+            _ => self.io_thread = until.map_or(IoThread::Awake, IoThread::SleepsUntil),
+        }
+    }
+}
+
+impl Core {
+    /// Shares an engine. `socket` is a second descriptor of its socket, to sleep on.
+    pub fn new(engine: Engine, socket: OwnedFd, waker: Arc<Waker>) -> Core {
+        Core {
+            clock: engine.clock,
+            socket,
+            waker,
+            state: Mutex::new(State {
+                engine,
+                leader: Leader::Nobody,
+                caller_sleeps_until: None,
+                io_thread: IoThread::Awake,
+                last_led: Time::ZERO,
+                closing: false,
+            }),
+            io_thread: Condvar::new(),
+        }
+    }
+
+    /// Drives the engine, if no other caller does, until its share of a collective is over or this time has come. `None` if a
+    /// panic has stopped the engine.
+    pub fn drive(&self, completion: &Completion, until: Option<Time>) -> Option<()> {
+        let mut state = self.lock()?;
+        let mut leading = false;
+        loop {
+            let now = self.clock.now();
+            if completion.is_over_on(state.engine.core()) || until.is_some_and(|until| until <= now) {
+                if leading {
+                    (state.leader, state.last_led) = (Leader::Nobody, now);
+                    if state.engine.is_busy() {
+                        self.wake_leader(&state);
+                    }
+                }
+                return Some(());
+            }
+            if !leading && state.leader == Leader::Caller {
+                drop(state);
+                let timeout = until.map_or(Duration::from_secs(1), |until| os::to_duration(until.since(now)));
+                completion.sleep(timeout);
+                state = self.lock()?;
+                continue;
+            }
+            (leading, state.leader) = (true, Leader::Caller);
+            state = self.lead(state, Leader::Caller, until)?;
+        }
+    }
+
+    /// Runs the I/O thread, which leads while no other thread does.
+    pub fn run_io_thread(&self) {
+        let Some(mut state) = self.lock() else { return };
+        while !state.closing {
+            let idle_long_enough = os::to_duration(self.clock.now().since(state.last_led)) >= IDLE_AFTER_CALLER;
+            if state.leader != Leader::Caller && (idle_long_enough || state.engine.is_busy()) {
+                state.leader = Leader::IoThread;
+                let Some(next) = self.lead(state, Leader::IoThread, None) else { return };
+                state = next;
+            } else {
+                state.io_thread = IoThread::Idle;
+                let Ok((next, _)) = self.io_thread.wait_timeout(state, IDLE_AFTER_CALLER) else { return };
+                state = next;
+                state.io_thread = IoThread::Awake;
+            }
+        }
+    }
+
+    /// One sleep and one turn of a leader. There is no turn if another thread has taken the lead in the meantime.
+    fn lead<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        me: Leader,
+        until: Option<Time>,
+    ) -> Option<MutexGuard<'a, State>> {
+        let due = state.engine.next_turn();
+        let due = until.map_or(due, |until| due.min(until));
+        state.sleeps(me, Some(due));
+        drop(state);
+        let sleep = os::to_duration(due.since(self.clock.now()));
+        let ready = os::wait(self.socket.as_fd(), &self.waker, Some(sleep));
+        let mut state = self.lock()?;
+        state.sleeps(me, None);
+        if state.leader == me {
+            // Only the leader clears the waker. Another thread that clears it might take away a wake-up that is meant for
+            // the leader.
+            if ready.woken {
+                self.waker.clear();
+            }
+            state.engine.turn(ready.packets);
+        }
+        Some(state)
+    }
+
+    /// Ensures that some thread leads and wakes up in time for the engine's next turn.
+    pub fn wake_leader(&self, state: &State) {
+        let asleep_until = match (state.leader, state.io_thread) {
+            (Leader::Caller, _) => state.caller_sleeps_until,
+            (_, IoThread::SleepsUntil(until)) => Some(until),
+            (_, IoThread::Idle) => return self.io_thread.notify_one(),
+            (_, IoThread::Awake) => None,
+        };
+        if asleep_until.is_some_and(|until| until > state.engine.next_turn()) {
+            self.waker.wake();
+        }
+    }
+
+    /// Sets the failure that the control plane reports; `None` withdraws it.
+    pub fn set_failure(&self, failure: Option<JobFailure>) {
+        let Some(mut state) = self.lock() else { return };
+        state.engine.set_failure(failure);
+        self.wake_leader(&state);
+    }
+
+    /// True once the group is being closed.
+    pub fn is_closing(&self) -> bool {
+        self.lock().is_none_or(|state| state.closing)
+    }
+
+    /// Gives up the collectives under way, and ends the I/O thread; if `in_order`, when no peer needs this worker any more.
+    /// False if a panic has stopped the engine.
+    pub fn close(&self, in_order: bool) -> bool {
+        let Some(mut state) = self.lock() else { return false };
+        state.closing = true;
+        if !state.engine.is_idle() {
+            state.engine.abort();
+        }
+        state.engine.finish();
+        if in_order {
+            let Some(next) = self.await_peers(state) else { return false };
+            state = next;
+        }
+        self.io_thread.notify_one();
+        self.waker.wake();
+        drop(state);
+        true
+    }
+
+    /// Answers peers that ask again until no peer needs this worker any more. Returns the lock.
+    fn await_peers<'a>(&'a self, mut state: MutexGuard<'a, State>) -> Option<MutexGuard<'a, State>> {
+        let start = self.clock.now();
+        loop {
+            let timeout = if state.engine.may_leave() { LINGER } else { LINGER_FOR_DATA };
+            let until = start + os::to_span(timeout);
+            if (state.engine.may_leave() && !state.engine.is_busy()) || self.clock.now() >= until {
+                return Some(state);
+            }
+            // The lead is free again if a caller's collective has just failed.
+            state.leader = Leader::Caller;
+            state = self.lead(state, Leader::Caller, Some(until))?;
+        }
+    }
+
+    /// The core's clock.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// True if a panic has stopped the engine. Its machine and its tensors are not touched after that.
+    pub fn is_dead(&self) -> bool {
+        self.state.is_poisoned()
+    }
+
+    /// The state that the core's threads share; `None` if one of them has panicked.
+    pub fn lock(&self) -> Option<MutexGuard<'_, State>> {
+        self.state.lock().ok()
+    }
+}
