@@ -67,9 +67,10 @@ fn looking_for_causes_changes_nothing_and_threads_find_the_same() {
 #[test]
 fn only_networks_with_pause_have_causes() {
     let error = |text: &str| run(&Config::parse(text).unwrap()).unwrap_err().to_string();
-    let sentence = "report: pauses are those of switches with PAUSE: give [network] a lossless table";
+    let sentence = "report: pauses are those of whole cables: give [network] lossless, and no service";
     assert_eq!(error(&INCAST.replace("lossless = { xoff = \"20 kB\" }", "")), sentence);
     assert_eq!(error(&INCAST.replace("{ xoff = \"20 kB\" }", "{ kind = \"credits\" }")), sentence);
+    assert_eq!(error(&INCAST.replace("lossless = {", "service = \"strict\"\nlossless = {")), sentence);
 }
 
 #[test]
