@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy as np
 import pytest
 
 pytest.importorskip("matplotlib")
@@ -42,9 +43,9 @@ def test_a_published_number_is_a_point_beside_ours_and_a_row_below() -> None:
     *figures, rows = plots.draw(outcome()).axes
     for axis in figures:
         (point,) = [line for line in axis.get_lines() if line.get_label() == "published"]
-        assert (list(point.get_xdata()), list(point.get_ydata())) == ([64.0], [2.5])
-    drawn = [(list(line.get_xdata()), list(line.get_ydata())) for line in rows.get_lines()]
-    assert drawn == [([1], [0]), ([0.8, 1.6], [0, 0]), ([1.2], [0])]
+        assert [np.asarray(data).tolist() for data in point.get_data()] == [[64.0], [2.5]]
+    drawn = [[np.asarray(data).tolist() for data in line.get_data()] for line in rows.get_lines()]
+    assert drawn == [[[1], [0]], [[0.8, 1.6], [0, 0]], [[1.2], [0]]]
     assert rows.get_yticklabels()[0].get_text() == "what\n2.5 ms; ours 3 ms (2 to 4)"
 
 

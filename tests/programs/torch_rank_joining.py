@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 import tributary
 from torch_groups import default_group, options_of
-from torch_rank_leaving import group
+from torch_rank_leaving import group_of_all
 from tributary.torch.backend import TributaryBackend
 
 
@@ -47,7 +47,7 @@ def racks(rank: int, size: int, meet: str, leaves: list[str], protocol: str) -> 
 
 def split(rank: int, size: int, meet: str) -> list[float]:
     """Rank's sum in its half of a group that is split, and its rank there."""
-    group(rank, size, meet)
+    group_of_all(rank, size, meet)
     half = dist.split_group(split_ranks=[[2, 0], [1, 3]])
     tensor = torch.tensor([float(rank)])
     dist.all_reduce(tensor, group=half)
@@ -61,7 +61,7 @@ def split(rank: int, size: int, meet: str) -> list[float]:
 
 def options_of_gloo(rank: int, size: int, meet: str) -> str:
     """What a new group says to another backend's options."""
-    group(rank, size, meet)
+    group_of_all(rank, size, meet)
     try:
         dist.new_group(pg_options=dist.ProcessGroupGloo._Options())
     except TypeError as error:

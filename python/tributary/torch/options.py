@@ -50,8 +50,8 @@ class Options:
     job: str | None = None
     #: "on": ranks that share a host sum in its memory. "off": they sum in the network; one rank's "off" counts for all.
     local: str = "on"
-    #: Threads that drive this rank at a switch, 1 to 16, each with a socket and a share of the switch's slots: for links
-    #: above 20 Gbit/s, under protocols whose slots can be divided ("switchml", "flare"); jobs of others have one.
+    #: Threads that drive this rank at a switch, 1 to 16, each with a socket and a share of its slots: for links of more
+    #: than 20 Gbit/s, under protocols whose slots can be divided ("switchml", "flare"); jobs of others have one.
     cores: int = 1
     #: "fail": a group that loses a switch or a parameter server is lost. "replan": its next operation does without.
     on_loss: str = FAIL

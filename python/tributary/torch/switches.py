@@ -34,7 +34,7 @@ class SwitchNetwork(Network):
         poll: Callable[[], None] | None = None,
         cores: int = 1,
     ) -> None:
-        """Join; `poll` is called while it waits for the other ranks. Where slots cannot be divided, one core is enough."""
+        """Join; `poll` is called while it waits for the others. Where slots cannot be divided, one core is enough."""
         super().__init__(size)
         if not _core.divides_slots(protocol, dict(options)):
             cores = 1
