@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy as np
 import pytest
 
 pytest.importorskip("matplotlib")
