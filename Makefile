@@ -26,7 +26,7 @@ TORCH := 'torch>=2.14' 'scikit-learn>=1.3' 'expecttest>=0.2' 'pytorch-lightning=
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: $(VENV)/.tools ## Build into .venv: .venv/bin/tributary and .venv/bin/python with the package
+build: $(VENV)/.plots ## Build into .venv: .venv/bin/tributary and .venv/bin/python with the package
 	$(VENV)/bin/maturin develop --release --quiet
 	@echo "ready: $(VENV)/bin/tributary and $(PYTHON)"
 
@@ -36,6 +36,11 @@ $(VENV)/.tools: pyproject.toml
 	@python3 -c 'import venv, ensurepip' 2>/dev/null || scripts/apt-install python3-venv
 	test -x $(PYTHON) || python3 -m venv $(VENV)
 	$(PYTHON) -m pip install --quiet 'maturin>=1.9.4,<2' 'numpy>=1.24'
+	@touch $@
+
+# What draws pictures; `make demo` has none to draw.
+$(VENV)/.plots: $(VENV)/.tools pyproject.toml
+	$(PYTHON) -m pip install --quiet 'matplotlib>=3.7'
 	@touch $@
 
 # What pip fetches and unpacks leaves a core to the compiler most of the time. Tests on networks of namespaces mostly wait, so
@@ -100,11 +105,11 @@ without-protocol: check ## That a protocol is a folder: without NAME's (canary's
 
 test-tools: $(VENV)/.test-tools
 
-$(VENV)/.test-tools: $(VENV)/.tools pyproject.toml
+$(VENV)/.test-tools: $(VENV)/.plots pyproject.toml
 	scripts/apt-install iproute2 nftables tshark systemd prometheus curl openssl
 	@scripts/apt-install chromium || echo "left out: the tests of the switch's page, as chromium cannot be installed here"
 	$(PYTHON) -m pip install --quiet 'pytest>=8' 'pytest-xdist>=3.6' 'ruff>=0.12' 'mypy>=1.16' 'ml_dtypes>=0.4' \
-	    'matplotlib>=3.7' 'pandas>=2.0' 'pyarrow>=15' 'distributed>=2024.1' 'PyYAML>=6'
+	    'pandas>=2.0' 'pyarrow>=15' 'distributed>=2024.1' 'PyYAML>=6'
 	@touch $@
 
 docs: build site ## The site: target/site/index.html; a dead link is an error
@@ -116,9 +121,8 @@ site: $(VENV)/.docs-tools
 	@echo "ready: target/site/index.html"
 
 # In a virtual environment of its own: nothing of ours needs them.
-$(VENV)/.docs-tools: $(VENV)/.tools pyproject.toml
+$(VENV)/.docs-tools: $(VENV)/.plots pyproject.toml
 	test -x $(VENV)-docs/bin/python || python3 -m venv $(VENV)-docs
-	$(PYTHON) -m pip install --quiet 'matplotlib>=3.7'
 	$(VENV)-docs/bin/python -m pip install --quiet 'mkdocs==1.6.1' 'mkdocs-material==9.8.1' 'mkdocstrings-python==2.0.11'
 	@touch $@
 
@@ -144,7 +148,7 @@ $(VENV)/.torch: $(VENV)/.tools
 	scripts/install-torch $(PYTHON) $(TORCH)
 	@touch $@
 
-train: build torch ## Train on real images over four processes, through the switch and over Gloo: is the accuracy the same? (BITS=8: codes against float32; TOPK=0.01: top-k against all)
+train: build torch ## Train on real images over four processes, through the switch and over Gloo: is the accuracy the same? (BITS=8: codes against float32, also of a language model; TOPK=0.01: top-k against all)
 	$(PYTHON) experiments/train_accuracy.py $(if $(BITS),--bits $(BITS) --epochs 20) $(if $(TOPK),--topk $(TOPK) --epochs 20)
 	@if [ "$$(id -u)" != 0 ]; then echo "as root, make train also trains on links of 1 Gbit/s"; exit; fi; \
 	echo "on four hosts with links of 1 Gbit/s (network namespaces):"; \
@@ -189,7 +193,6 @@ rtl: .venv-rtl/.tools ## The hardware design of dataplanes/panama: lint, adder, 
 	@touch $@
 
 soak: build ## Hours (HOURS=1) of loss, churn, killed ranks, restarts and unauthorised clients on a star: is all of it flat? target/soak.png (root)
-	$(PYTHON) -m pip install --quiet 'matplotlib>=3.7'
 	scripts/apt-install iproute2 nftables
 	$(PYTHON) experiments/soak --hours $(or $(HOURS),1) --out target/soak
 

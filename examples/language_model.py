@@ -1,9 +1,12 @@
 """Train a small language model on the text of this repository's own documents, byte by byte.
 
     torchrun --nproc-per-node 4 examples/language_model.py
+    torchrun --nproc-per-node 4 examples/language_model.py --bits 4
+    TRIBUTARY_PROTOCOL=flare torchrun --nproc-per-node 4 examples/language_model.py --topk 0.01
 
-Gradients travel as bfloat16 (DDP's own compression hook), or with --bits as codes of 8 or 4 bits, and are summed in the
-switch. Prints bits per byte.
+With --bits gradients travel as codes of 8 or 4 bits, with --bf16 as bfloat16. With --topk each rank sends that share of
+its gradients only, the largest, under a protocol that sums sparse tensors. Prints bits per byte: of the steps, and at
+the end of text that the model has not seen.
 """
 
 import argparse
@@ -42,6 +45,27 @@ class LanguageModel(nn.Module):
         return self.out(self.layers(hidden, mask=self.mask[:length, :length], is_causal=True))
 
 
+def texts() -> tuple[torch.Tensor, torch.Tensor]:
+    """The bytes of the documents, in chunks of 4 KiB: every tenth to test, the others to learn from."""
+    root = Path(__file__).parent.parent
+    text = b"".join(path.read_bytes() for path in sorted([*root.glob("*.md"), *root.glob("docs/**/*.md")]))
+    chunks = torch.frombuffer(bytearray(text), dtype=torch.uint8).long().split(4096)
+    test = [chunk for at, chunk in enumerate(chunks) if at % 10 == 9]
+    return torch.cat([chunk for at, chunk in enumerate(chunks) if at % 10 != 9]), torch.cat(test)
+
+
+def bits_and_bytes(model: nn.Module, text: torch.Tensor, context: int) -> torch.Tensor:
+    """The bits that the model needs for this rank's share of a text, and the bytes of that."""
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    windows = text.unfold(0, context + 1, context)[rank::world_size]
+    with torch.no_grad():
+        losses = [
+            nn.functional.cross_entropy(model(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten(), reduction="sum")
+            for batch in windows.split(32)
+        ]
+    return torch.stack([torch.stack(losses).sum() / math.log(2), torch.tensor(float(windows.shape[0] * context))])
+
+
 def main() -> None:
     """Train on every rank; rank 0 speaks."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -50,29 +74,32 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=192)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--context", type=int, default=128)
+    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--bits", type=int, help="of the codes as which gradients travel")
+    parser.add_argument("--bf16", action="store_true", help="gradients travel as bfloat16")
+    parser.add_argument("--topk", type=float, metavar="RATIO", help="send this share of the gradients only")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    torch.manual_seed(1)
+    torch.manual_seed(args.seed)
     dist.init_process_group(args.backend, timeout=timedelta(seconds=60))
     rank, world_size = dist.get_rank(), dist.get_world_size()
-    root = Path(__file__).parent.parent
-    text = b"".join(path.read_bytes() for path in sorted([*root.glob("*.md"), *root.glob("docs/**/*.md")]))
-    corpus = torch.frombuffer(bytearray(text), dtype=torch.uint8).long()
+    learn, test = texts()
     model = DistributedDataParallel(LanguageModel(args.width, args.layers, args.context))
-    if args.bits is None:
-        model.register_comm_hook(None, bf16_compress_hook)
-    else:
+    if args.bits is not None:
         model.register_comm_hook(tributary.torch.Compress(model, args.bits), tributary.torch.compress_hook)
+    if args.bf16:
+        model.register_comm_hook(None, bf16_compress_hook)
+    if args.topk is not None:
+        model.register_comm_hook(tributary.torch.TopK(ratio=args.topk), tributary.torch.topk_hook)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    draw = torch.Generator().manual_seed(rank)
+    draw = torch.Generator().manual_seed(args.seed * world_size + rank)
     if rank == 0:
         count = sum(parameter.numel() for parameter in model.parameters())
-        print(f"{count:,} parameters, {len(corpus):,} bytes of text, {world_size} ranks", flush=True)
+        print(f"{count:,} parameters, {len(learn):,} bytes of text, {world_size} ranks", flush=True)
     start = time.perf_counter()
     for step in range(1, args.steps + 1):
-        starts = torch.randint(len(corpus) - args.context - 1, (8,), generator=draw)
-        windows = torch.stack([corpus[start : start + args.context + 1] for start in starts.tolist()])
+        starts = torch.randint(len(learn) - args.context - 1, (8,), generator=draw)
+        windows = torch.stack([learn[start : start + args.context + 1] for start in starts.tolist()])
         loss = nn.functional.cross_entropy(model(windows[:, :-1]).flatten(0, 1), windows[:, 1:].flatten())
         optimizer.zero_grad()
         loss.backward()
@@ -83,6 +110,10 @@ def main() -> None:
             if rank == 0:
                 seconds = (time.perf_counter() - start) / step
                 print(f"step {step:4}  {mean.item() / math.log(2):.3f} bits per byte  {seconds * 1e3:.0f} ms per step")
+    unseen = bits_and_bytes(model.module, test, args.context)
+    dist.all_reduce(unseen)
+    if rank == 0:
+        print(f"of text that it has not seen {unseen[0].item() / unseen[1].item():.4f} bits per byte", flush=True)
     dist.destroy_process_group()
 
 

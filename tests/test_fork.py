@@ -50,6 +50,48 @@ CHILDREN = {
 }
 
 
+#: Two ranks of a group in memory, which no child has.
+IN_MEMORY = """
+import os, sys, threading
+import numpy as np, tributary
+from tributary._core import LocalGroup
+
+def join(rank):
+    groups[rank] = LocalGroup.meet(f"tributary/fork/{os.getpid()}", rank, 2, 20.0)
+
+def start(rank):
+    memory = (x.ctypes.data + 400 * rank, 400, x)
+    return groups[rank].all_reduce(memory, memory, "f32", "sum", 20.0)
+
+groups, x = {}, np.ones(200, np.float32)
+threads = [threading.Thread(target=join, args=(rank,)) for rank in range(2)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+handle = start(0)
+child = os.fork()
+if child == 0:
+    try:
+        handle.wait(None)
+    except tributary.TributaryError as error:
+        assert "made before a fork" in str(error), error
+        assert handle.is_done()
+        groups[0].finish()
+        os._exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+others = start(1)
+groups[1].go_on()
+assert handle.wait(20.0) and others.wait(20.0)
+assert x.tolist() == [2.0] * 200
+print("the parent is well")
+"""
+
+
+def test_a_forked_child_waits_for_nothing_of_its_parents_memory() -> None:
+    ran = subprocess.run([sys.executable, "-c", IN_MEMORY], capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == "the parent is well\n"
+
+
 @pytest.mark.parametrize("child", CHILDREN.values(), ids=CHILDREN.keys())
 def test_a_forked_child_does_its_parents_job_no_harm(child: str) -> None:
     script = SCRIPT.format(child=f"        {child}")

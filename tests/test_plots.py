@@ -15,7 +15,15 @@ from tributary import plots
 def outcome() -> dict[str, Any]:
     series = [{"name": "a", "points": [[1.0, 2.0], [64.0, 3.0]]}, {"name": "none", "points": []}]
     figure = {"title": "t", "x": "slots", "y": "ms", "log_x": True, "series": series}
-    return {"id": "made-up", "title": "x", "quick": True, "figures": [figure, figure]}
+    return {"id": "made-up", "title": "x", "quick": True, "figures": [figure, figure], "rows": [row()]}
+
+
+def row() -> dict[str, Any]:
+    """A published 2.5 where ours, on line a at 64, is 3."""
+    ours = {"low": 2.0, "median": 3.0, "high": 4.0, "over": "seeds"}
+    cells = ["what", "2.5 ms", "3 ms (2 to 4)", "1.200", "within 10 %, ours", "differs", ""]
+    published = {"value": 2.5, "rule": {"within": 0.1}, "point": {"line": "a", "x": 64.0}}
+    return {**published, "basis": "published", "verdict": "differs", "ours": ours, "cells": cells}
 
 
 def test_draws_a_picture_beside_the_data(tmp_path: Path) -> None:
@@ -25,9 +33,32 @@ def test_draws_a_picture_beside_the_data(tmp_path: Path) -> None:
     assert (tmp_path / "made-up.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_an_experiment_without_figures_is_refused() -> None:
-    with pytest.raises(ValueError, match="made-up has no figures"):
-        plots.draw({**outcome(), "figures": []})
+def test_an_experiment_without_figures_and_rows_is_refused() -> None:
+    with pytest.raises(ValueError, match="made-up has nothing to draw"):
+        plots.draw({**outcome(), "figures": [], "rows": []})
+
+
+def test_a_published_number_is_a_point_beside_ours_and_a_row_below() -> None:
+    *figures, rows = plots.draw(outcome()).axes
+    for axis in figures:
+        (point,) = [line for line in axis.get_lines() if line.get_label() == "published"]
+        assert (list(point.get_xdata()), list(point.get_ydata())) == ([64.0], [2.5])
+    drawn = [(list(line.get_xdata()), list(line.get_ydata())) for line in rows.get_lines()]
+    assert drawn == [([1], [0]), ([0.8, 1.6], [0, 0]), ([1.2], [0])]
+    assert rows.get_yticklabels()[0].get_text() == "what\n2.5 ms; ours 3 ms (2 to 4)"
+
+
+def test_a_number_that_is_on_no_line_is_drawn_in_its_row_alone() -> None:
+    elsewhere = {**row(), "point": {"line": "a", "x": 32.0}}
+    *figures, rows = plots.draw({**outcome(), "rows": [elsewhere]}).axes
+    assert all(line.get_label() != "published" for axis in figures for line in axis.get_lines())
+    assert len(rows.get_lines()) == 3
+
+
+def test_rows_without_a_figure_make_a_picture() -> None:
+    (rows,) = plots.draw({**outcome(), "figures": [], "rows": [row(), {**row(), "value": 0}]}).axes
+    assert len(rows.get_lines()) == 3, "what is published as 0 divides nothing"
+    assert len(rows.get_yticklabels()) == 2
 
 
 def test_what_happened_meanwhile_is_a_mark_with_its_name() -> None:

@@ -51,7 +51,8 @@ def test_pytorch_that_is_there_needs_no_disk_space(tmp_path: Path) -> None:
 
 def test_the_verdict_on_accuracy_knows_noise_from_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "experiments"))
-    verdict = importlib.import_module("train_accuracy").verdict
+    train_accuracy = importlib.import_module("train_accuracy")
+    verdict = train_accuracy.verdict
     gloo = [96.3, 97.0, 96.4]
     text, same = verdict("tributary", [96.1, 96.9, 96.5], "gloo", gloo)
     assert same
@@ -64,6 +65,11 @@ def test_the_verdict_on_accuracy_knows_noise_from_a_difference(monkeypatch: pyte
     text, same = verdict("codes", [98.0, 98.8, 98.2], "gloo", gloo)
     assert not same
     assert "+1.77 points: codes is more accurate" in text
+    # Of text, fewer bits are better.
+    for more, judged in ((0.01, "is LESS accurate"), (-0.01, "is more accurate")):
+        text, same = verdict("codes", [2.5 + more, 2.6 + more], "all", [2.5, 2.6], train_accuracy.TEXT)
+        assert not same
+        assert f"the difference is {more:+.4f} bits per byte: codes {judged}" in text
 
 
 def test_every_mutant_applies_to_the_code_as_it_is() -> None:

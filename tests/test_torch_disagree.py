@@ -56,14 +56,28 @@ def test_a_mistake_that_all_ranks_make_leaves_the_group_in_order(ranks: Ranks, m
 
 
 @pytest.mark.parametrize(
-    ("sentence", "is_hinted"),
+    ("brought", "stands_for"),
     [
-        ("ranks disagree: rank 0 brings a sum of 5 f32 elements, rank 1 brings a sum of 3 i32 elements", True),
-        ("ranks disagree: rank 0 brings a sum of 5 f32 elements, rank 1 brings a sum of 13 i32 elements", False),
-        ("ranks disagree: rank 0 brings a sum of 5 f32 elements, rank 1 brings a sum of 6 f32 elements", False),
+        ((1, 3, "i32"), "an operation that takes the host path"),
+        ((1, 13, "i32"), None),
+        ((1, 6, "f32"), None),
+        ((1, 3, "f32"), None),
+        ((1, 0, "i32"), "an operation of at least 1 MiB"),
+        ((1, 0, "f32"), None),
     ],
 )
-def test_only_a_sum_that_may_be_an_agreement_is_explained_as_one(sentence: str, is_hinted: bool) -> None:
-    hint = agreement.hint(3)
+def test_only_a_sum_that_may_stand_for_another_operation_is_explained_as_one(
+    brought: tuple[int, int, str], stands_for: str | None
+) -> None:
+    hint = agreement.hint(3, is_spread=True)
     assert callable(hint)
-    assert ("takes the host path" in hint(MismatchError(sentence), sentence)) == is_hinted
+    sentence = "ranks disagree"
+    said = hint(MismatchError(sentence, [(0, 5, "f32"), brought]), sentence)
+    assert (said == sentence) if stands_for is None else said.endswith(f"may stand for {stands_for})")
+
+
+def test_three_sizes_name_three_ranks_and_what_each_brings(ranks: Ranks, meet: str) -> None:
+    sides = [f"rank {rank} brings all_reduce of {3 + rank} elements of torch.float32 by SUM" for rank in range(3)]
+    for kind, sentence in ranks(torch_rank_disagree.of_three_sizes, 3, meet):
+        assert kind == "MismatchError"
+        assert sentence == f"all_reduce 2 of group 0: ranks disagree: {'; '.join(sides)}"

@@ -32,6 +32,27 @@ def test_what_a_rank_has_not_started_when_it_destroys_the_group_fails_with_that_
     assert errors[0].endswith("rank 1 has destroyed the group")
 
 
+@pytest.mark.parametrize(("local", "size", "of_a_group"), [("off", 2, ["watch", "worker"]), ("on", 6, [])])
+def test_a_group_that_only_sums_holds_four_descriptors_at_most_and_the_threads_of_its_worker(
+    ranks: Ranks, meet: str, local: str, size: int, of_a_group: list[str]
+) -> None:
+    for rank, (descriptors, threads) in enumerate(ranks(torch_rank_leaving.idle_groups, size, meet, 20, local)):
+        assert descriptors <= 20 * 4
+        assert threads == sorted(f"{name}-{rank}" for name in of_a_group * 20)
+
+
+def test_a_send_of_a_group_without_a_host_path_waits_for_no_rank_but_its_own(ranks: Ranks, meet: str) -> None:
+    assert ranks(torch_rank_leaving.sends_before_others_receive, 3, meet) == [[], [7.0, 8.0], [9.0]]
+
+
+def test_a_receive_from_a_rank_that_never_comes_says_so(ranks: Ranks, meet: str) -> None:
+    sentence = ranks(torch_rank_leaving.receives_from_a_rank_that_never_comes, 2, meet)[0]
+    assert sentence.startswith("recv 1 of group ")
+    assert sentence.endswith(
+        "timed out after 0.2 s: rank 1 has not begun a send, a receive or another operation of this group's host path"
+    )
+
+
 def test_a_switch_waits_for_no_rank_that_is_known_to_be_dead(ranks: Ranks, meet: str) -> None:
     # The rank would be waited for until its turn comes: this is longer than a test may take.
     assert ranks(torch_rank_leaving.leaves_a_dead_rank, 3, meet) == ["left", "left", "dead"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -31,11 +32,15 @@ def test_ddp_learns_digits_and_all_ranks_agree() -> None:
     assert "tributary: group 0, rank 0 of 4: in network 100.0%" in ran.stderr
 
 
+#: A language model that is trained in no time.
+TINY = ["--width", "32", "--layers", "1", "--context", "16"]
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
         ("examples/fsdp2.py", "--steps", "6", "--width", "32"),
-        ("examples/language_model.py", "--steps", "2", "--width", "32", "--layers", "1", "--context", "16"),
+        ("examples/language_model.py", "--steps", "2", *TINY),
     ],
     ids=["fsdp2", "language model"],
 )
@@ -43,6 +48,17 @@ def test_examples_run(arguments: tuple[str, ...]) -> None:
     ran = torchrun(*arguments)
     assert ran.returncode == 0, ran.stderr
     assert "step" in ran.stdout
+
+
+def test_a_language_model_is_trained_in_each_way_with_each_seed_and_each_is_compared_with_float32() -> None:
+    words = ["--bits", "4", "--only-text", "--seeds", "2", "--processes", "2", "--steps", "1", *TINY]
+    script = [sys.executable, "experiments/train_accuracy.py", *words]
+    ran = subprocess.run(script, capture_output=True, text=True, cwd=ROOT, timeout=300)
+    assert ran.returncode == 0, ran.stderr
+    for way in ("4 bits", "bfloat16", "top-k", "float32"):
+        assert len(re.findall(rf"^{way} +seed [12] of 2: \d\.\d{{4}} bits per byte$", ran.stdout, re.M)) == 2
+    verdicts = re.findall(r"^over 2 seeds: (.+?) \d.*float32 .*Seed by seed .*bits per byte: ", ran.stdout, re.M)
+    assert verdicts == ["4 bits", "bfloat16", "top-k"]
 
 
 def test_the_costs_of_steps_go_to_tensorboard(tmp_path: Path) -> None:

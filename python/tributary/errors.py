@@ -60,7 +60,16 @@ class ServerLostError(CollectiveError, ConnectionError):
 
 
 class MismatchError(CollectiveError, ValueError):
-    """Ranks brought different sizes, types or operators to the same collective."""
+    """Ranks brought different sizes, types or operators to the same collective.
+
+    Attributes:
+        brought: of ranks that the error names, as far as it is known, what each brought: (rank, elements, type). A
+            barrier is a sum of no "i32" elements.
+    """
+
+    def __init__(self, message: str, brought: Sequence[tuple[int, int, str]] = ()) -> None:
+        super().__init__(message)
+        self.brought: tuple[tuple[int, int, str], ...] = tuple((rank, count, kind) for rank, count, kind in brought)
 
 
 class UnsupportedError(TributaryError, TypeError):

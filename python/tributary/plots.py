@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -26,29 +27,101 @@ STYLES = ("solid", "dashed", "dashdot", "dotted")
 #: How many figures stand side by side; more figures go below.
 COLUMNS = 3
 
+#: The mark of a published number, by the rule: a number, or a limit that points to where it is kept.
+PUBLISHED = {"at_least": ">", "at_most": "<"}
+
+#: The colour of our number, by the verdict.
+VERDICTS = {"agrees": "tab:green", "partial": "tab:orange", "differs": "tab:red"}
+
 
 def draw(outcome: dict[str, Any]) -> Figure:
-    """Draw the figures of one experiment, as its JSON describes them."""
-    if not outcome["figures"]:
-        raise ValueError(f"{outcome['id']} has no figures")
+    """Draw one experiment, as its JSON describes it: its figures, and below them its rows."""
+    figures, rows = outcome["figures"], outcome["rows"]
+    if not figures and not rows:
+        raise ValueError(f"{outcome['id']} has nothing to draw")
+    columns, lines = _grid(len(figures))
+    heights = [4.0 * lines, 1.2 + 0.36 * len(rows)] if figures else [1.2 + 0.36 * len(rows)]
+    picture = Figure(figsize=(6.0 * max(columns, 2), sum(heights)), layout="constrained")
+    subfigures = picture.subfigures(len(heights), 1, height_ratios=heights, squeeze=False).flatten()
+    if figures:
+        axes = _draw_grid(subfigures[0], figures)
+        for row in rows:
+            _draw_published(axes, figures, row)
+    _draw_rows(subfigures[-1].subplots(), rows)
     quick = " (small inputs)" if outcome["quick"] else ""
-    return draw_figures(outcome["figures"], f"{outcome['id']}: {outcome['title']}{quick}")
+    picture.suptitle(f"{outcome['id']}: {outcome['title']}{quick}")
+    return picture
 
 
 def draw_figures(figures: Sequence[dict[str, Any]], title: str) -> Figure:
     """Draw figures side by side under a title; four of them two by two."""
     if not figures:
         raise ValueError("there is nothing to draw")
-    columns = 2 if len(figures) == 4 else min(len(figures), COLUMNS)
-    rows = -(-len(figures) // columns)
-    picture = Figure(figsize=(6.0 * columns, 4.0 * rows), layout="constrained")
-    axes = picture.subplots(rows, columns, squeeze=False).flatten()
+    columns, lines = _grid(len(figures))
+    picture = Figure(figsize=(6.0 * columns, 4.0 * lines), layout="constrained")
+    _draw_grid(picture, figures)
+    picture.suptitle(title)
+    return picture
+
+
+def _grid(figures: int) -> tuple[int, int]:
+    """Columns and lines of some figures."""
+    columns = 2 if figures == 4 else min(figures, COLUMNS)
+    return columns, -(-figures // max(columns, 1))
+
+
+def _draw_grid(canvas: Any, figures: Sequence[dict[str, Any]]) -> list[Any]:
+    columns, lines = _grid(len(figures))
+    axes = list(canvas.subplots(lines, columns, squeeze=False).flatten())
     for axis, figure in zip(axes, figures, strict=False):
         _draw_lines(axis, figure)
     for axis in axes[len(figures) :]:
         axis.set_axis_off()
-    picture.suptitle(title)
-    return picture
+    return axes
+
+
+def _draw_published(axes: Sequence[Any], figures: Sequence[dict[str, Any]], row: dict[str, Any]) -> None:
+    """Draw a row's published number where ours lies on a line."""
+    if not (point := row.get("point")):
+        return
+    ours = [point["x"], row["ours"]["median"]]
+    for axis, figure in zip(axes, figures, strict=False):
+        lines = {str(line.get_label()): line for line in axis.get_lines()}
+        points = {series["name"]: series["points"] for series in figure["series"]}
+        if ours in points.get(point["line"], ()):
+            mark = {"at_least": "^", "at_most": "v"}.get(str(row["rule"]), "D")
+            style = {"markersize": 8, "markerfacecolor": "none", "markeredgewidth": 1.5, "linestyle": "none"}
+            label = None if "published" in lines else "published"
+            axis.plot(point["x"], row["value"], mark, color=lines[point["line"]].get_color(), label=label, **style)
+            axis.set_ylim(0, max(axis.get_ylim()[1], 1.1 * row["value"]))
+            axis.legend()
+
+
+def _draw_rows(axis: Any, rows: Sequence[dict[str, Any]]) -> None:
+    """Draw ours over the published number, row by row. A row whose published number is 0 has its names only."""
+    names = []
+    for at, row in enumerate(rows):
+        what, published, ours = row["cells"][:3]
+        names.append(
+            f"{shorten(what, 88, placeholder=' ...')}\n{shorten(published, 60, placeholder=' ...')}; ours {ours}"
+        )
+        if not row["value"]:
+            continue
+        low, median, high = sorted(row["ours"][key] / row["value"] for key in ("low", "median", "high"))
+        colour = VERDICTS[row["verdict"]]
+        inside = "none" if row["basis"] == "own" else colour
+        axis.plot(1, at, PUBLISHED.get(str(row["rule"]), "D"), color="black", markersize=6)
+        axis.plot([low, high], [at, at], color=colour)
+        axis.plot(median, at, "o", color=colour, markerfacecolor=inside, markersize=5)
+    left, right = axis.get_xlim()
+    if left < -1 or right > 4:
+        axis.set_xscale("symlog", linthresh=1)
+        axis.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
+    axis.set_xlim(min(left, 0), max(right, 2))
+    axis.set_yticks(range(len(rows)), names, fontsize=7)
+    axis.set_ylim(len(rows) - 0.5, -0.5)
+    axis.set(xlabel="ours over the published number (black; an arrow is a limit that is kept on its side)")
+    axis.grid(alpha=0.3)
 
 
 def _draw_lines(axis: Any, figure: dict[str, Any]) -> None:

@@ -89,6 +89,17 @@ def odd(rank: int, size: int, meet: str, name: str) -> tuple[str, str]:
     return "nothing", "went wrong"
 
 
+def of_three_sizes(rank: int, size: int, meet: str) -> tuple[str, str]:
+    """Each rank brings another size; what this one is answered."""
+    with default_group(rank, size, meet, timeout=500.0):
+        dist.barrier()
+        try:
+            dist.all_reduce(torch.ones(3 + rank))
+        except RuntimeError as error:
+            return type(error).__name__, str(error)
+    return "nothing", "went wrong"
+
+
 def frames(rank: int, size: int, meet: str) -> list[list[str]]:
     """This package's files in the traceback of a reduction that is refused, and of one that the ranks disagree on."""
     found = []

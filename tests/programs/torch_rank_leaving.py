@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
+from collections import Counter
 from datetime import timedelta
+from pathlib import Path
 from unittest import mock
 
 import torch
@@ -13,16 +16,17 @@ import tributary
 from torch_groups import begin_group, options_of
 from tributary.torch import rendezvous
 from tributary.torch.backend import TributaryBackend
+from tributary.torch.work import IDLE_S
 
 
-def group(rank: int, size: int, meet: str, options: str = "", timeout: float = 60.0) -> None:
+def group_of_all(rank: int, size: int, meet: str, options: str = "", timeout: float = 60.0) -> None:
     """A default group, whose end is the caller's."""
     begin_group(rank, size, meet, timeout, options_of(listen="127.0.0.1", options=options))
 
 
 def destroys_with_work_pending(rank: int, size: int, meet: str, options: str) -> list[float]:
     """The sums of operations that are under way when the group is destroyed; the ranks are not equally fast."""
-    group(rank, size, meet, options)
+    group_of_all(rank, size, meet, options)
     tensors = [torch.full((100_000,), rank + 1.0) for _ in range(50)]
     for tensor in tensors:
         dist.all_reduce(tensor, async_op=True)
@@ -34,7 +38,7 @@ def destroys_with_work_pending(rank: int, size: int, meet: str, options: str) ->
 
 def destroys_with_work_of_its_own(rank: int, size: int, meet: str) -> list[str]:
     """What the first rank hears of an operation that the other has not started when it destroys the group."""
-    group(rank, size, meet)
+    group_of_all(rank, size, meet)
     dist.all_reduce(torch.ones(10))
     errors = []
     if rank == 0:
@@ -48,6 +52,76 @@ def destroys_with_work_of_its_own(rank: int, size: int, meet: str) -> list[str]:
     else:
         dist.destroy_process_group()
     return errors
+
+
+def idle_groups(rank: int, size: int, meet: str, count: int, local: str) -> tuple[int, list[str]]:
+    """More descriptors, and the names of more threads, with this many idle groups more; they have summed."""
+
+    def open_now() -> tuple[int, Counter[str]]:
+        tasks = [task / "comm" for task in Path("/proc/self/task").iterdir()]
+        return len(os.listdir("/proc/self/fd")), Counter(task.read_text().strip() for task in tasks)
+
+    def used_group() -> dist.ProcessGroup:
+        group = dist.new_group()
+        for async_op in (False, True):
+            work = dist.all_reduce(tensor := torch.ones(100), group=group, async_op=async_op)
+            if work is not None:
+                work.get_future().wait()
+            assert tensor.tolist() == [size] * 100
+        return group
+
+    begin_group(rank, size, meet, 60.0, options_of(listen="127.0.0.1", local=local))
+    first = used_group()
+    descriptors, threads = open_now()
+    groups = [used_group() for _ in range(count)]
+    # Threads that had something to do end soon.
+    last, deadline = open_now(), time.monotonic() + 60.0
+    while time.monotonic() < deadline:
+        time.sleep(1.5 * IDLE_S)
+        now = open_now()
+        if now == last:
+            break
+        last = now
+    descriptors, more = last[0] - descriptors, last[1] - threads
+    for group in [first, *groups]:
+        dist.destroy_process_group(group)
+    dist.destroy_process_group()
+    return descriptors, sorted(more.elements())
+
+
+def sends_before_others_receive(rank: int, size: int, meet: str) -> list[float]:
+    """What this rank receives of the first, which sends and then sums, before the others receive."""
+    group_of_all(rank, size, meet)
+    group = dist.new_group()
+    received: list[float] = []
+    works = []
+    if rank == 0:
+        works = [dist.isend(torch.tensor([value]), to, group=group) for to, value in [(1, 7.0), (2, 9.0), (1, 8.0)]]
+    dist.all_reduce(torch.ones(1), group=group)
+    for _ in range([0, 2, 1][rank]):
+        # The second rank receives from any.
+        dist.recv(tensor := torch.zeros(1), 0 if rank == 2 else None, group=group)
+        received += tensor.tolist()
+    for work in works:
+        assert work is not None
+        work.wait()
+    dist.destroy_process_group()
+    return received
+
+
+def receives_from_a_rank_that_never_comes(rank: int, size: int, meet: str) -> str:
+    """The error of a receive in a group whose other rank begins nothing on the host path."""
+    group_of_all(rank, size, meet)
+    group = dist.new_group(timeout=timedelta(seconds=60 if rank else 0.2))
+    sentence = ""
+    if rank == 0:
+        try:
+            dist.recv(torch.zeros(1), 1, group=group)
+        except RuntimeError as error:
+            sentence = str(error)
+    dist.barrier()
+    dist.destroy_process_group()
+    return sentence
 
 
 def leaves_a_dead_rank(rank: int, size: int, meet: str) -> str:

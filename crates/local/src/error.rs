@@ -1,13 +1,19 @@
 //! What can go wrong with a collective, in sentences for people.
 
+use crate::collective::Description;
 use crate::handover::Stage;
 
 /// Why a collective failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LocalError {
     /// Ranks brought different collectives.
-    #[error("{0}")]
-    Mismatch(String),
+    #[error("{sentence}")]
+    Mismatch {
+        /// Who brought what.
+        sentence: String,
+        /// The ranks and what they brought, as far as this rank knows.
+        brought: Vec<(u16, Description)>,
+    },
     /// The timeout has passed.
     #[error("{sentence}")]
     TimedOut {
@@ -82,7 +88,7 @@ impl LocalError {
     pub(crate) fn of_later(&self) -> LocalError {
         let later = |sentence: &str| format!("an earlier collective failed ({sentence}); make a new group to go on");
         match self.clone() {
-            LocalError::Mismatch(sentence) => LocalError::Mismatch(later(&sentence)),
+            LocalError::Mismatch { sentence, brought } => LocalError::Mismatch { sentence: later(&sentence), brought },
             LocalError::TimedOut { sentence, missing } => LocalError::TimedOut { sentence: later(&sentence), missing },
             LocalError::Aborted => LocalError::Closed,
             other => other,

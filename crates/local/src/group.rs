@@ -1,10 +1,9 @@
 //! A group: its collectives in their order, and which thread works on them.
 //!
 //! Whoever waits for a collective works on the group's collectives meanwhile, so that a call that waits costs no change
-//! of threads. What nobody waits for is done by a thread of the group, which starts with the first such collective.
+//! of threads. What nobody waits for is done by a thread of the group, which is there while there are such collectives.
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::thread::{Builder, JoinHandle};
@@ -15,7 +14,11 @@ use crate::collective::{Description, Kind, Plan};
 use crate::error::LocalError;
 use crate::layout::{Layout, Status};
 use crate::machine::{Machine, NAP, Step};
+use crate::os::Process;
 use crate::work::{Collective, Operands};
+
+/// How long the group's own thread stays when there is nothing to do.
+const IDLE: Duration = Duration::from_secs(1);
 
 /// One rank of a group. All ranks start the same collectives in the same order. Dropping it leaves the group.
 #[derive(Debug)]
@@ -58,6 +61,8 @@ struct Inbox {
     is_driven: bool,
     /// The group's own thread is to work whenever no other does.
     alone: bool,
+    /// The group has a thread of its own.
+    has_thread: bool,
     /// Why nothing goes on.
     failure: Option<LocalError>,
 }
@@ -137,7 +142,7 @@ impl Shared {
                 match error {
                     LocalError::TimedOut { missing, .. } => Status::TimedOut(bits(missing)),
                     LocalError::Lost { missing, .. } => Status::Lost(bits(missing)),
-                    LocalError::Mismatch(_) => Status::Disagreed,
+                    LocalError::Mismatch { .. } => Status::Disagreed,
                     LocalError::Reported { .. } => Status::Reported,
                     _ => Status::Left,
                 },
@@ -153,9 +158,10 @@ impl Shared {
         }
     }
 
-    /// The work of the group's own thread.
+    /// The work of the group's own thread, which ends with the group, or when it has had nothing to do for a while.
     fn run(&self) {
         let mut inbox = self.lock();
+        let mut busy = Instant::now();
         while !self.ends.load(Ordering::Acquire) {
             if inbox.alone && !inbox.is_driven && inbox.under_way > 0 {
                 inbox.is_driven = true;
@@ -163,21 +169,26 @@ impl Shared {
                 self.drive(|| false, None);
                 inbox = self.lock();
                 inbox.alone &= inbox.under_way > 0;
+                busy = Instant::now();
+            } else if busy.elapsed() >= IDLE && inbox.under_way == 0 {
+                break;
             } else {
-                inbox = self.changed.wait(inbox).unwrap_or_else(|poisoned| poisoned.into_inner());
+                let waited = self.changed.wait_timeout(inbox, IDLE);
+                inbox = waited.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
             }
         }
+        inbox.has_thread = false;
     }
 }
 
 impl Group {
     /// The rank of a group whose ranks have met.
-    pub fn new(rank: usize, ranks: usize, layout: Layout, processes: Vec<OwnedFd>) -> Group {
+    pub fn new(rank: usize, ranks: usize, layout: Layout, processes: Vec<Process>) -> Group {
         Group::named(rank, (0..ranks as u16).collect(), layout, processes)
     }
 
     /// The same, where ranks have other numbers in sentences: their own are the indices of these.
-    pub fn named(rank: usize, names: Vec<u16>, layout: Layout, processes: Vec<OwnedFd>) -> Group {
+    pub fn named(rank: usize, names: Vec<u16>, layout: Layout, processes: Vec<Process>) -> Group {
         let machine = Mutex::new(Machine::new(rank, names.clone(), processes));
         let shared = Shared {
             rank,
@@ -279,13 +290,14 @@ impl Group {
     /// Lets the group's own thread go on with what nobody waits for.
     pub fn go_on(&self) -> io::Result<()> {
         let mut thread = self.thread.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if thread.is_none() && !self.shared.ends.load(Ordering::Acquire) {
+        let mut inbox = self.shared.lock();
+        inbox.alone = true;
+        self.shared.changed.notify_all();
+        if !inbox.has_thread && !self.shared.ends.load(Ordering::Acquire) {
             let shared = Arc::clone(&self.shared);
             *thread = Some(Builder::new().name(format!("local-{}", self.shared.rank)).spawn(move || shared.run())?);
+            inbox.has_thread = true;
         }
-        drop(thread);
-        self.shared.lock().alone = true;
-        self.shared.changed.notify_all();
         Ok(())
     }
 

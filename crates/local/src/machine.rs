@@ -1,7 +1,6 @@
 //! One rank's way through its collectives: what to do next, and why it cannot go on.
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,7 +9,7 @@ use tributary_numeric::{DType, ReduceOp};
 use crate::error::{LocalError, have_begun, named, names_of};
 use crate::handover::{ChunkKind, Counters, Handover, Next, Stage, has_reached};
 use crate::layout::{Layout, SLOTS, Status};
-use crate::os;
+use crate::os::{self, Process};
 use crate::sum::Adder;
 use crate::work::{Chunk, Collective};
 
@@ -70,7 +69,7 @@ pub struct Machine {
     pub averaged: u16,
     /// The ranks' numbers in sentences.
     names: Vec<u16>,
-    processes: Vec<OwnedFd>,
+    processes: Vec<Process>,
     handover: Handover,
     active: VecDeque<Active>,
     /// One past the last chunk.
@@ -85,7 +84,7 @@ pub struct Machine {
 
 impl Machine {
     /// A machine that has nothing to do yet.
-    pub fn new(rank: usize, names: Vec<u16>, processes: Vec<OwnedFd>) -> Machine {
+    pub fn new(rank: usize, names: Vec<u16>, processes: Vec<Process>) -> Machine {
         let ranks = names.len();
         Machine {
             rank,
@@ -225,7 +224,7 @@ impl Machine {
                 Status::Lost(missing) => return Err(LocalError::died(named(missing))),
                 Status::Disagreed => {
                     let sentence = format!("rank {} brings something else", self.names[rank]);
-                    return Err(LocalError::Mismatch(sentence));
+                    return Err(LocalError::Mismatch { sentence, brought: Vec::new() });
                 }
                 Status::Reported => {
                     return Err(LocalError::Reported { rank: self.names[rank], message: layout.message(rank) });
@@ -282,18 +281,19 @@ fn agree(layout: &Layout, names: &[u16], number: u32) -> Result<(), LocalError> 
     if (1..names.len()).all(|rank| layout.descriptions(rank, number) == first) {
         return Ok(());
     }
-    let mut camps: Vec<(String, Vec<u16>)> = Vec::new();
+    let (mut camps, mut brought): (Vec<(String, Vec<u16>)>, Vec<_>) = Default::default();
     for (rank, &name) in names.iter().enumerate() {
-        let operation = layout.descriptions(rank, number).map(|[_, operation]| operation.to_string());
-        let brought = operation.unwrap_or_else(|| "something unknown".into());
-        match camps.iter_mut().find(|(other, _)| *other == brought) {
+        let operation = layout.descriptions(rank, number).map(|[_, operation]| operation);
+        brought.extend(operation.map(|operation| (name, operation)));
+        let sentence = operation.map_or_else(|| "something unknown".into(), |operation| operation.to_string());
+        match camps.iter_mut().find(|(other, _)| *other == sentence) {
             Some((_, ranks)) => ranks.push(name),
-            None => camps.push((brought, vec![name])),
+            None => camps.push((sentence, vec![name])),
         }
     }
     let bring = |(operation, ranks): &(String, Vec<u16>)| {
         format!("{} {} {operation}", named(ranks), if ranks.len() == 1 { "brings" } else { "bring" })
     };
     let all = camps.iter().map(bring).collect::<Vec<_>>().join("; ");
-    Err(LocalError::Mismatch(format!("ranks disagree in collective {number}: {all}")))
+    Err(LocalError::Mismatch { sentence: format!("ranks disagree in collective {number}: {all}"), brought })
 }

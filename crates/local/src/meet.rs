@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use crate::error::named;
 use crate::layout::{Layout, MAX_RANKS};
 use crate::memory::{Memory, sealed_file};
-use crate::os;
+use crate::os::{self, Process};
 
 /// The first bytes of a message, which change with the layout of the memory.
 const GREETING: u32 = 0x7472_6202;
@@ -57,7 +57,7 @@ pub struct Ranks<'a> {
 }
 
 /// The memory, and a descriptor of each rank's process.
-pub type Met = (Layout, Vec<OwnedFd>);
+pub type Met = (Layout, Vec<Process>);
 
 /// Meets the other ranks; `poll` is called now and then, and ends the wait with an error.
 pub fn meet<E>(group: &Ranks<'_>, poll: &mut dyn FnMut() -> Result<(), E>) -> Result<Met, MeetError<E>> {
@@ -67,7 +67,11 @@ pub fn meet<E>(group: &Ranks<'_>, poll: &mut dyn FnMut() -> Result<(), E>) -> Re
     let process = os::own_process().map_err(MeetError::separate("this kernel has no descriptors of processes"))?;
     let address = SocketAddr::from_abstract_name(group.name).map_err(MeetError::separate("the socket's name"))?;
     let mut wait = Wait { deadline: Instant::now() + group.timeout, next_poll: Instant::now() + POLL, poll };
-    if group.rank == 0 { host(group, process, &address, &mut wait) } else { visit(group, process, &address, &mut wait) }
+    let (layout, processes) = match group.rank {
+        0 => host(group, process, &address, &mut wait)?,
+        _ => visit(group, process, &address, &mut wait)?,
+    };
+    Ok((layout, processes.into_iter().map(os::shared).collect()))
 }
 
 struct Wait<'a, E> {
@@ -100,7 +104,7 @@ fn host<E>(
     process: OwnedFd,
     address: &SocketAddr,
     wait: &mut Wait<'_, E>,
-) -> Result<Met, MeetError<E>> {
+) -> Result<(Layout, Vec<OwnedFd>), MeetError<E>> {
     let listener = UnixListener::bind_addr(address).map_err(MeetError::separate("cannot listen at a Unix socket"))?;
     listener.set_nonblocking(true).map_err(MeetError::separate("cannot listen at a Unix socket"))?;
     let mut visitors: Vec<Option<(UnixStream, OwnedFd)>> = (1..group.ranks).map(|_| None).collect();
@@ -157,7 +161,7 @@ fn visit<E>(
     process: OwnedFd,
     address: &SocketAddr,
     wait: &mut Wait<'_, E>,
-) -> Result<Met, MeetError<E>> {
+) -> Result<(Layout, Vec<OwnedFd>), MeetError<E>> {
     let late = || "rank 0 has not come to share memory".to_string();
     let stream = loop {
         match UnixStream::connect_addr(address) {

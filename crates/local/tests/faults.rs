@@ -31,7 +31,7 @@ fn ranks_that_disagree_all_learn_who_brings_what_and_nothing_goes_on() {
             let mut memory = vec![1; 4 * elements];
             let description = Description { elements, ..BARRIER };
             let error = submit(group, &mut memory, description, PATIENCE).wait(PATIENCE).unwrap().unwrap_err();
-            let LocalError::Mismatch(sentence) = &error else { panic!("{error}") };
+            let LocalError::Mismatch { sentence, .. } = &error else { panic!("{error}") };
             let alike = format!("ranks 0, 3 bring sum of {first} i32 elements");
             let all =
                 format!("{alike}; rank 1 brings sum of 7 i32 elements; rank 2 brings sum of {other} i32 elements");

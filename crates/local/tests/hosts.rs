@@ -253,7 +253,7 @@ fn hosts_that_bring_different_operations_are_named_on_all_ranks() {
             let memory = lent(&mut memory);
             let mine = operations[usize::from(group.hosts().own())];
             match run(group, mine, memory, memory).unwrap_err() {
-                HostsError::Memory(LocalError::Mismatch(sentence)) if group.hosts().leads() => {
+                HostsError::Memory(LocalError::Mismatch { sentence, .. }) if group.hosts().leads() => {
                     let [here, there] = if rank == 0 { ["0, 1", "2, 3"] } else { ["2, 3", "0, 1"] };
                     let want = format!("ranks disagree: ranks {here} bring {mine}, ranks {there} bring another");
                     assert!(sentence.starts_with(&want), "{sentence}");
@@ -277,7 +277,7 @@ fn ranks_of_a_host_that_bring_different_operations_are_named_though_their_bytes_
         let mut memory = vec![0; 64];
         let memory = lent(&mut memory);
         let error = run(group, if rank == 3 { sum } else { from_elsewhere }, memory, memory).unwrap_err();
-        if let HostsError::Memory(LocalError::Mismatch(sentence)) = error {
+        if let HostsError::Memory(LocalError::Mismatch { sentence, .. }) = error {
             assert!(rank > 1, "{sentence}");
         } else {
             assert!(rank < 2 || matches!(error, HostsError::Memory(LocalError::Reported { .. })));

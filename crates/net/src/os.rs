@@ -96,7 +96,8 @@ pub(crate) fn wait_writable(socket: BorrowedFd<'_>, timeout: Duration) {
 
 /// An interruption by a signal has the effect of a timeout: the caller reads its clock anyway.
 fn wait_for(fds: &mut [PollFd<'_>], timeout: Option<Duration>) {
-    let timeout = timeout.map(|timeout| Timespec::try_from(timeout).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 }));
+    let timeout =
+        timeout.map(|timeout| Timespec::try_from(timeout).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 }));
     let _ = poll(fds, timeout.as_ref());
 }
 
@@ -107,8 +108,8 @@ const MAX_DESCRIPTORS: usize = 4;
 pub(crate) fn send_with_descriptors(to: BorrowedFd<'_>, bytes: &[u8], with: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    let held = with.is_empty() || control.push(SendAncillaryMessage::ScmRights(with));
-    assert!(held, "the control message holds them");
+    let fits = with.is_empty() || control.push(SendAncillaryMessage::ScmRights(with));
+    assert!(fits, "the control message holds them");
     sendmsg(to, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?;
     Ok(())
 }

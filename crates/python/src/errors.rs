@@ -6,9 +6,10 @@ use pyo3::call::PyCallArgs;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use tributary_net::group::{ConnectError, GroupError};
+use tributary_numeric::DType;
 use tributary_proto::contract::host::CollectiveError;
 use tributary_proto::contract::ids::{Rank, ServerId};
-
+use tributary_proto::contract::tensor::Spec;
 use tributary_sim::config::ConfigError;
 
 /// A time that Python gives in seconds.
@@ -57,9 +58,18 @@ pub fn of_group(py: Python<'_>, error: &GroupError) -> PyErr {
         CollectiveError::SwitchSilent { .. }
         | CollectiveError::ParentSilent { .. }
         | CollectiveError::ChildSwitchSilent { .. } => raise(py, "SwitchLostError", (sentence,)),
-        CollectiveError::Mismatch { .. } => raise(py, "MismatchError", (sentence,)),
+        CollectiveError::Mismatch { a, a_spec, b, b_spec, .. } => {
+            let of_rank = |(rank, spec): (&Rank, &Spec)| (rank.0, spec.elements as usize, spec.dtype);
+            mismatch(py, sentence, [(a, a_spec), (b, b_spec)].map(of_rank))
+        }
         CollectiveError::Aborted => raise(py, "CollectiveError", (sentence,)),
     }
+}
+
+/// Ranks disagree: which of them brought how many elements of which type, as far as that is known.
+pub fn mismatch(py: Python<'_>, sentence: String, brought: impl IntoIterator<Item = (u16, usize, DType)>) -> PyErr {
+    let brought = brought.into_iter().map(|(rank, elements, dtype)| (rank, elements, dtype.to_string()));
+    raise(py, "MismatchError", (sentence, brought.collect::<Vec<_>>()))
 }
 
 fn ranks(workers: &[Rank]) -> Vec<u16> {

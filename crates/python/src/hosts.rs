@@ -344,7 +344,10 @@ fn lock(large_sums: &Mutex<LargeSums>) -> MutexGuard<'_, LargeSums> {
 pub(crate) fn of_local(py: Python<'_>, error: &LocalError) -> PyErr {
     let sentence = error.to_string();
     match error {
-        LocalError::Mismatch(_) => errors::raise(py, "MismatchError", (sentence,)),
+        LocalError::Mismatch { brought, .. } => {
+            let of_rank = |&(rank, brought): &(u16, Description)| (rank, brought.elements, brought.dtype);
+            errors::mismatch(py, sentence, brought.iter().map(of_rank))
+        }
         LocalError::TimedOut { missing, .. } => {
             errors::raise(py, "CollectiveTimeoutError", (sentence, missing.clone()))
         }

@@ -36,6 +36,7 @@ enum Members {
 /// Python's handle of a collective.
 #[pyclass(frozen, module = "tributary._core")]
 pub struct LocalPending {
+    owner: OwnerProcess,
     collective: Collective,
     /// Kept alive, and never used.
     _owners: [Py<PyAny>; 3],
@@ -258,10 +259,7 @@ impl LocalGroup {
         kept: std::ops::Range<usize>,
         timeout: f64,
     ) -> PyResult<Py<LocalPending>> {
-        if !self.owner.is_current() {
-            let sentence = "this group was made before a fork; make a new one in the new process";
-            return Err(errors::raise(py, "TributaryError", (sentence,)));
-        }
+        refuse_fork(py, self.owner)?;
         // SAFETY: `Buffer` is contiguous and as long as it says, and its owner is held until the collective has ended. The
         // package makes sure that the output is the same memory as those elements of the input or does not overlap it, and
         // Python code leaves both alone until then.
@@ -286,7 +284,7 @@ impl LocalGroup {
         let collective = collective.map_err(|error| of_local(py, &error))?;
         let [output, loss] = [output, loss].map(|buffer| buffer.map_or_else(|| py.None(), |buffer| buffer.owner));
         let owners = [input.owner, output, loss];
-        let pending = Py::new(py, LocalPending { collective, _owners: owners })?;
+        let pending = Py::new(py, LocalPending { owner: self.owner, collective, _owners: owners })?;
         let mut all = self.lock();
         let ended: Vec<_> = all.extract_if(.., |pending| pending.get().is_done()).collect();
         all.push(pending.clone_ref(py));
@@ -301,6 +299,7 @@ impl LocalGroup {
 impl LocalPending {
     /// True when the collective is complete, false if `timeout` seconds passed first; raises an exception if it failed.
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
+        refuse_fork(py, self.owner)?;
         match wait_in_slices(py, timeout, |timeout| self.collective.wait(timeout))? {
             None => Ok(false),
             Some(Ok(())) => Ok(true),
@@ -309,10 +308,16 @@ impl LocalPending {
         }
     }
 
-    /// True when the memory belongs to the caller again.
+    /// True when the memory belongs to the caller again; also in a fork, for the fork's copy.
     fn is_done(&self) -> bool {
-        self.collective.is_done()
+        self.collective.is_done() || !self.owner.is_current()
     }
+}
+
+/// A fork has none of its parent's threads, so a wait there would not end, and the memory is its parent's.
+fn refuse_fork(py: Python<'_>, owner: OwnerProcess) -> PyResult<()> {
+    let sentence = "this group was made before a fork; make a new one in the new process";
+    if owner.is_current() { Ok(()) } else { Err(errors::raise(py, "TributaryError", (sentence,))) }
 }
 
 /// Why ranks that share a host cannot combine elements of this type this way, as a sentence; `None` if they can.

@@ -8,9 +8,9 @@ something else, and at a timeout those that did not come.
 from __future__ import annotations
 
 import contextlib
-import re
 import time
 import zlib
+from collections.abc import Sequence
 from datetime import timedelta
 
 import torch
@@ -18,10 +18,13 @@ import torch
 from tributary.errors import MismatchError, TributaryError
 from tributary.torch.claims import Claim
 from tributary.torch.network import Network
-from tributary.torch.transit import Hint, Hints, StillRunningError, Transit
+from tributary.torch.transit import Everyones, Hint, Hints, StillRunningError, Transit
 
 #: The word of a rank that has refused its own operation. Checksums are not negative.
 REFUSED = -1
+#: The type of a word, and what a barrier is in the network: elements and type.
+_WORD = "i32"
+_BARRIER = (0, _WORD)
 #: How often to look at the other sum while one waits for the first.
 _GLANCE = timedelta(milliseconds=50)
 #: How long to wait for the other sum after the first has failed.
@@ -49,13 +52,14 @@ class Agreement:
         title: str,
         timeout: float,
         hints: Hints,
+        everyones: Everyones,
     ) -> None:
         """Start the sums: in the network of the sums, and `beside` it if the others may bring the operation there."""
 
         def submit(way: Network, sums: torch.Tensor) -> Transit:
             pending = way.all_reduce(sums, sums, "sum", timeout)
             way.go_on()
-            return Transit(title, pending, timeout, hints)
+            return Transit(title, pending, timeout, hints, everyones)
 
         self._transits = [submit(network, sums) for sums in (self._words, self._balance) if sums is not None]
         self._beside = None if beside is None else submit(beside, self._words.clone())
@@ -140,16 +144,25 @@ def _balance(claim: Claim, rank: int, size: int) -> torch.Tensor:
 
 def hint(size: int, *, is_spread: bool = False) -> Hint:
     """What an error of a sum in the network adds where another rank's sum may stand for another operation."""
-    mine = re.compile(rf"\b{size} i32 elements")
 
     def hinted(error: MismatchError, sentence: str) -> str:
-        if is_spread and "brings barrier" in sentence:
+        brought = {(elements, dtype) for _, elements, dtype in error.brought}
+        if is_spread and _BARRIER in brought:
             return f"{sentence} (a barrier may stand for an operation of at least 1 MiB)"
-        if mine.search(sentence) is None:
-            return sentence
-        return f"{sentence} (a sum of {size} i32 elements may stand for an operation that takes the host path)"
+        if (size, _WORD) in brought:
+            return f"{sentence} (a sum of {size} i32 elements may stand for an operation that takes the host path)"
+        return sentence
 
     return hinted
+
+
+def disagreement(brought: Sequence[str]) -> str | None:
+    """The sentence of ranks that have brought these; None if their descriptions are alike."""
+    camps: dict[str, list[int]] = {}
+    for rank, what in enumerate(brought):
+        camps.setdefault(what, []).append(rank)
+    sides = [f"{_ranks(ranks)} bring{'s' * (len(ranks) == 1)} {what}" for what, ranks in camps.items()]
+    return f"ranks disagree: {'; '.join(sides)}" if len(sides) > 1 else None
 
 
 def _ranks(ranks: list[int]) -> str:

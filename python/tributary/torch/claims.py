@@ -37,6 +37,15 @@ def sizes_of(tensors: Tensors) -> str:
     return ", ".join(map(size_of, tensors)) or "nothing"
 
 
+def brought(name: str, tensors: Tensors, opts: Any) -> str:
+    """This rank's operation in the network, for a sentence about ranks that disagree."""
+    op, root = getattr(opts, "reduceOp", None), getattr(opts, "rootRank", None)
+    what = [name] if root is None else [name, f"with root {root}"]
+    if tensors:
+        what.append(f"of {sizes_of(tensors)}")
+    return " ".join(what if op is None else [*what, f"by {op.op.name}"])
+
+
 def reduction(name: str, op: str, tensors: Tensors) -> Claim:
     """All ranks bring the same operator, types and sizes."""
     return Claim(f"{name}: {op} of {sizes_of(tensors)}")

@@ -15,7 +15,7 @@ import torch
 import tributary
 from tributary import errors
 from tributary._core import HostMemory, LocalGroup
-from tributary.errors import CollectiveError, CollectiveTimeoutError, RankLostError
+from tributary.errors import CollectiveError, CollectiveTimeoutError, MismatchError, RankLostError
 from tributary.torch.local import LocalNetwork
 from tributary.torch.rendezvous import Rendezvous
 from tributary.torch.switches import SwitchNetwork
@@ -98,8 +98,8 @@ class Reports:
         """Say on this leader why an operation has failed: to the leaders of other hosts, and what to its own ranks."""
         if is_between_hosts:
             error = self._reason(error)
-        missing = list(getattr(error, "missing", ()))[:_RANKS]
-        said = json.dumps([type(error).__name__, str(error.args[0])[:_LETTERS], missing])
+        concerned = getattr(error, "brought" if isinstance(error, MismatchError) else "missing", ())
+        said = json.dumps([type(error).__name__, str(error.args[0])[:_LETTERS], concerned[:_RANKS]])
         self._rendezvous.say_failure(self._suffix, self._own, said)
         return said.encode()
 
@@ -107,10 +107,10 @@ class Reports:
         """The error that a leader has said."""
         if not message:
             return CollectiveError("the first rank of this host has given up; its error says why")
-        name, sentence, missing = json.loads(message)
+        name, sentence, concerned = json.loads(message)
         kind: type[Exception] = getattr(errors, name, CollectiveError)
-        if issubclass(kind, RankLostError | CollectiveTimeoutError):
-            return kind(sentence, missing)
+        if issubclass(kind, RankLostError | CollectiveTimeoutError | MismatchError):
+            return kind(sentence, concerned)
         return kind(sentence)
 
     def _reason(self, error: Exception) -> Exception:

@@ -263,7 +263,15 @@ class Members:
             # The job first: its switch says why a rank cannot join, and Gloo only that a connection closed.
             network = way(meeting, poll) if self.size > 1 else None
             try:
-                host = HostPath(store, self.rank, self.size, self._common, self._patience, meeting.address)
+                host = HostPath(
+                    store,
+                    self.rank,
+                    self.size,
+                    self._common,
+                    self._patience,
+                    meeting.address,
+                    is_lazy=bool(suffix or self._common.global_ranks_in_group),
+                )
             except BaseException:
                 if network is not None:
                     network.close(orderly=False)
@@ -319,6 +327,13 @@ class Members:
         """Wait until the operations under way have ended: all ranks may have started them."""
         for lane in self.all_lanes():
             lane.finish()
+
+    def everyones(self, lane: Lane, number: int, own: str) -> str | None:
+        """A sentence with what each rank brings to the lane's operation of this number, if all say so and differ."""
+        if self.size == 2 or lane.network is None or lane.network.is_local:
+            return None  # The error names all ranks.
+        brought = self._rendezvous.say_and_ask(f"brought{lane.suffix}/{number}", own)
+        return None if brought is None else agreement.disagreement(brought)
 
     def say_why(self, reason: str) -> None:
         """Say to the other ranks why this one leaves: "rank 1 " and the reason."""

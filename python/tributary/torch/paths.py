@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from torch._C._distributed_c10d import Backend
 
 from tributary import _core
 from tributary.errors import ClosedError, ConnectError, MismatchError, UnsupportedError
-from tributary.torch import operators, profile, spread
+from tributary.torch import claims, operators, profile, spread
 from tributary.torch.agreement import Agreement
 from tributary.torch.callbacks import Callbacks, is_in_callback
 from tributary.torch.claims import Claim
@@ -27,7 +28,7 @@ from tributary.torch.network import Network
 from tributary.torch.operands import Operands
 from tributary.torch.process import ForkGuard
 from tributary.torch.tensors import Tensors, size_in_bytes
-from tributary.torch.transit import Finish, Handle, Transit, entitle
+from tributary.torch.transit import Everyones, Finish, Handle, Transit, entitle
 from tributary.torch.work import Completer, NetworkWork
 
 log = logging.getLogger("tributary.torch")
@@ -86,7 +87,7 @@ class Paths(Backend):
             return True
         return _core.rooted_is_unicast(members.chosen.protocol)
 
-    def _spread(self, name: str, tensors: Tensors) -> None:
+    def _spread(self, name: str, tensors: Tensors, opts: Any) -> None:
         """Settle who makes large sums, at the lane's first large operation and now and then, alike on all ranks."""
         size = size_in_bytes(tensors)
         if size < spread.LEAST_BYTES:
@@ -98,9 +99,9 @@ class Paths(Backend):
             lane.until_measured -= size
             if lane.until_measured < 0:
                 lane.until_measured = spread.AGAIN_BYTES
-                self._measure(name, lane, members)
+                self._measure(name, tensors, opts, lane, members)
 
-    def _measure(self, name: str, lane: Lane, members: Members) -> None:
+    def _measure(self, name: str, tensors: Tensors, opts: Any, lane: Lane, members: Members) -> None:
         level = logging.DEBUG if lane.network and lane.network.has_hosts else logging.INFO
         try:
             shares = members.spread(lane)
@@ -110,6 +111,9 @@ class Paths(Backend):
             return
         except Exception as error:
             title = self._next_title(name, lane)
+            if isinstance(error, MismatchError):
+                own = claims.brought(name, tensors, opts)
+                error.args = (members.everyones(lane, lane.number, own) or error.args[0],)
             lane.health.note(error, title)
             entitle(error, title)
             raise
@@ -179,7 +183,7 @@ class Paths(Backend):
     ) -> NetworkWork:
         """Start collectives in a network, by default that of the sums; `codes` is for the ledger."""
         if network is None:
-            self._spread(name, tensors)
+            self._spread(name, tensors, opts)
         lane = self._lane(name)
         network = network or lane.network
         assert network is not None, "groups of one rank take the host path"
@@ -198,7 +202,8 @@ class Paths(Backend):
             if getattr(opts, "asyncOp", True):
                 network.go_on()
             self._ledger.network(name, size_in_bytes(tensors), network.is_local, codes)
-            transit = Transit(title, pending, timeout, lane.hints)
+            everyones = self._everyones(lane, partial(claims.brought, name, tensors, opts))
+            transit = Transit(title, pending, timeout, lane.hints, everyones)
             work = NetworkWork(
                 title, tensors, transit, finish, self._completer, self._callbacks, lane.health, self._ledger
             )
@@ -301,13 +306,26 @@ class Paths(Backend):
         if lane.network is None or self._why_not_words(name):
             return None
         agreement = Agreement(claim, self.rank(), self.size())
+        own = "an operation that it refuses" if claim is None else f"{claim.what} to the host path"
         try:
-            agreement.start(lane.network, beside, title, self._timeout_of(opts).total_seconds(), lane.hints)
+            agreement.start(
+                lane.network,
+                beside,
+                title,
+                self._timeout_of(opts).total_seconds(),
+                lane.hints,
+                self._everyones(lane, lambda: own),
+            )
         except Exception as error:
             lane.health.note(error)
             entitle(error, title)
             raise
         return agreement
+
+    def _everyones(self, lane: Lane, own: Callable[[], str]) -> Everyones:
+        """What asks all ranks about the operation that was numbered last."""
+        members, number = self._present("what ranks bring"), lane.number
+        return lambda: members.everyones(lane, number, own())
 
     @contextmanager
     def _announced(self, name: str, opts: Any, network: Callable[[], Network | None] = lambda: None) -> Iterator[None]:

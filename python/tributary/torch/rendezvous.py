@@ -22,6 +22,8 @@ from tributary.torch.options import Options
 
 #: How long rank 0 keeps its switch for ranks that have not left yet: they may have died.
 GRACE_S = 5.0
+#: How long ranks that disagree wait for what the others say.
+ANSWER_S = 1.0
 
 _KEY = "tributary"
 #: The steps in which ranks meet.
@@ -207,6 +209,19 @@ class Rendezvous:
         with contextlib.suppress(RuntimeError, OSError):
             if self._store.check([said := self._said_by(host, f"failed{suffix}")]):
                 return self._store.get(said).decode()
+        return None
+
+    def say_and_ask(self, what: str, own: str) -> list[str] | None:
+        """Say something to the other ranks; what each rank says of the same, unless some say nothing for a while."""
+        deadline = time.monotonic() + ANSWER_S
+        with contextlib.suppress(RuntimeError, OSError):
+            self._store.set(self._said_by(self._rank, what), own)
+            keys = [self._said_by(rank, what) for rank in range(self._size)]
+            while not self._store.check(keys):
+                if time.monotonic() >= deadline:
+                    return None
+                time.sleep(0.005)
+            return [self._store.get(key).decode() for key in keys]
         return None
 
     def with_reasons(self, error: RankLostError, sentence: str) -> str:

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from tributary._core import LocalPending, Pending
-from tributary.errors import CollectiveTimeoutError
+from tributary.errors import CollectiveTimeoutError, MismatchError
 
 #: What remains to do once all results have come.
 Finish = Callable[[], None]
@@ -22,12 +22,18 @@ Hint = str | Callable[[Any, str], str]
 #: The hints for errors of these classes.
 Hints = Mapping[type[Exception], Hint]
 
+#: Asks all ranks what they have brought, and returns a sentence if they disagree and have all answered.
+Everyones = Callable[[], str | None]
+
 
 class Transit:
     """The collectives of one operation."""
 
-    def __init__(self, title: str, pending: Sequence[Handle], timeout: float, hints: Hints) -> None:
+    def __init__(
+        self, title: str, pending: Sequence[Handle], timeout: float, hints: Hints, everyones: Everyones
+    ) -> None:
         self._title, self._pending, self._timeout, self._hints = title, pending, timeout, hints
+        self._everyones = everyones
 
     def is_done(self) -> bool:
         """Whether all have ended, successfully or not."""
@@ -44,11 +50,12 @@ class Transit:
         try:
             arrived = self._await(deadline)
         except Exception as error:
-            for kind, hint in self._hints.items():
-                if isinstance(error, kind):
-                    sentence = str(error.args[0])
-                    better = f"{sentence} ({hint})" if isinstance(hint, str) else hint(error, sentence)
-                    error.args = (better, *error.args[1:])
+            # A packet names two ranks that disagree, and leaves out which operations their sums are of.
+            everyones = self._everyones() if isinstance(error, MismatchError) else None
+            if everyones is not None:
+                error.args = (everyones, *error.args[1:])
+            else:
+                self._add_hints(error)
             if isinstance(error, CollectiveTimeoutError):
                 entitle(error, f"{self._title} timed out, after a timeout of {self._timeout:g} s")
             raise
@@ -57,6 +64,13 @@ class Transit:
                 f"{self._title} is still under way after {patience.total_seconds():g} s; it goes on until the timeout "
                 "of its group, wait again"
             )
+
+    def _add_hints(self, error: Exception) -> None:
+        for kind, hint in self._hints.items():
+            if isinstance(error, kind):
+                sentence = str(error.args[0])
+                better = f"{sentence} ({hint})" if isinstance(hint, str) else hint(error, sentence)
+                error.args = (better, *error.args[1:])
 
     def _await(self, deadline: float | None) -> bool:
         for pending in self._pending:

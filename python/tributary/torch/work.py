@@ -21,6 +21,8 @@ from tributary.torch.untraced import untraced
 
 #: What :meth:`GroupWork.wait` gets if there is no bound but the operation's own timeout.
 NO_TIMEOUT = timedelta(0)
+#: How long a thread of a group stays when it has nothing to do.
+IDLE_S = 1.0
 
 
 class Result(list[torch.Tensor]):
@@ -244,15 +246,26 @@ class Completer:
     def complete_later(self, work: GroupWork) -> None:
         """End the work as soon as its transfers have ended."""
         with self._lock:
+            self._queue.put(work)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                 self._thread.start()
-        self._queue.put(work)
 
     def _run(self) -> None:
-        while (work := self._queue.get()) is not None:
+        while (work := self._next()) is not None:
             work.finish_quietly()
             del work
+
+    def _next(self) -> GroupWork | None:
+        """The next work; None if the thread is to end, because it is closed or has had nothing to do for a while."""
+        try:
+            return self._queue.get(timeout=IDLE_S)
+        except queue.Empty:
+            with self._lock:
+                if self._queue.empty() and self._thread is threading.current_thread():
+                    self._thread = None
+                    return None
+            return self._queue.get()
 
     def close(self) -> None:
         """End the thread; call it once no transfer can take long any more."""

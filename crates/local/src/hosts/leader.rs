@@ -301,7 +301,7 @@ impl<N: Network> Shared<N> {
         let (here, there) = (named(&self.hosts.ranks_of(self.hosts.own())), named(&others));
         let sentence =
             format!("ranks disagree: {here} bring {operation}, {there} bring another operation, type or size");
-        Err(LocalError::Mismatch(sentence))
+        Err(LocalError::Mismatch { sentence, brought: Vec::new() })
     }
 
     /// Hands a result to the other ranks of the host.
