@@ -2,6 +2,7 @@
 
 mod access;
 mod addresses;
+mod codes;
 mod control_api;
 mod dedicated_servers;
 mod every_address;
