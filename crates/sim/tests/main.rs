@@ -2,6 +2,7 @@
 
 mod accelerator;
 mod after_a_death;
+mod bottlenecks;
 mod canary;
 mod canary_jobs;
 mod capture;
@@ -30,6 +31,7 @@ mod operators;
 mod pa_atp;
 mod panama;
 mod panama_accelerator;
+mod pauses;
 mod samples;
 mod servers;
 mod shapes;

@@ -1,5 +1,6 @@
 //! A run packet by packet: as text, or as a file that Wireshark opens.
 
+mod journeys;
 mod pcapng;
 
 use std::io::{self, Write};
@@ -8,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::Time;
 
+pub use journeys::{Found, JobJourneys, Journeys, Stage};
 pub use pcapng::{PcapngCapture, PcapngSize, pcapng_size};
 
 use crate::net::{PacketEvent, TraceEvent, Tracer};

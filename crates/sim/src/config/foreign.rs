@@ -1,5 +1,7 @@
-//! Readers of other simulators' topologies: htsim's fat trees (`.topo`), the topologies of HPCC's fork of ns-3, and the network
-//! files of ASTRA-sim's analytical model. Each becomes the `[network]` of an experiment.
+//! Readers of other programs' topologies: htsim's fat trees (`.topo`), the topologies of HPCC's fork of ns-3, the network
+//! files of ASTRA-sim's analytical model, and GraphML. Each becomes the `[network]` of an experiment.
+
+mod graphml;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,6 +9,7 @@ use std::fmt::Write as _;
 use tributary_control::quantity::Rate;
 use tributary_proto::contract::time::Span;
 
+use self::graphml::{graphml, is_graphml};
 use super::{DataRate, Duration};
 
 /// A network that was read.
@@ -32,14 +35,19 @@ struct ReadLink {
 /// The `[network]` of a topology, with its losses as faults; the format is found by the text. An error is a sentence.
 pub fn network_of(text: &str) -> Result<String, String> {
     let has = |word: &str| lines(text).any(|line| line.split([' ', ':']).next() == Some(word));
-    let read = if has("tiers") && has("nodes") {
+    let read = if is_graphml(text) {
+        graphml(text)?
+    } else if has("tiers") && has("nodes") {
         htsim(text)?
     } else if has("npus_count") && has("topology") {
         astra(text)?
     } else if lines(text).next().is_some_and(|line| numbers(&line).is_some_and(|numbers| numbers.len() == 3)) {
         hpcc(text)?
     } else {
-        return Err("this is neither htsim's .topo, nor a topology of HPCC's ns-3, nor a network of ASTRA-sim".into());
+        return Err(
+            "this is neither htsim's .topo, nor a topology of HPCC's ns-3, nor a network of ASTRA-sim, nor GraphML"
+                .into(),
+        );
     };
     Ok(toml_of(&read))
 }

@@ -156,6 +156,12 @@ pub struct ReportSection {
     /// The links that are sampled.
     #[serde(default = "all_links")]
     pub links: Links,
+    /// True if the report says why senders were stopped, which only networks with PAUSE have.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub pauses: bool,
+    /// True if the report says which link or switch each job waits for, and which rank. The run then takes one thread.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub bottlenecks: bool,
 }
 
 fn all_links() -> Links {
@@ -164,7 +170,7 @@ fn all_links() -> Links {
 
 impl Default for ReportSection {
     fn default() -> ReportSection {
-        ReportSection { sample: None, links: all_links() }
+        ReportSection { sample: None, links: all_links(), pauses: false, bottlenecks: false }
     }
 }
 

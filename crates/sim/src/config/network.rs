@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use tributary_proto::contract::time::Span;
 
-use super::lossless::{FULL_PACKET, LosslessSection};
+use super::lossless::{FULL_PACKET, LosslessKind, LosslessSection};
 use super::shape::{
     ClosShape, DragonflyShape, DumbbellShape, GraphShape, GridShape, LeafSpineShape, LinkOverride, RailsShape, Shape,
     StarShape, TorusShape, mark_bytes,
@@ -144,7 +144,7 @@ pub enum Routing {
     Valiant,
 }
 
-mod defaults {
+pub(super) mod defaults {
     use super::*;
 
     pub fn rate() -> DataRate {
@@ -200,6 +200,11 @@ impl Network {
     /// What keeps queues from overflowing.
     pub fn lossless(&self, graph: &Graph) -> Result<Option<LosslessSpec>, ConfigError> {
         self.lossless.as_ref().map(|section| section.spec(graph, self.switch_latency.0)).transpose()
+    }
+
+    /// True if PAUSE keeps queues from overflowing, and not credits.
+    pub fn has_pause(&self) -> bool {
+        self.lossless.is_some_and(|section| section.kind == LosslessKind::Pause)
     }
 
     /// The buffer that a switch's queues share.

@@ -203,6 +203,7 @@ fn carry_out(
     passed: Passed,
 ) {
     let Passed { len, wire_len, ecn } = passed;
+    fabric.record_handled(forwarding.node, &packet);
     fabric.payloads.set_len(packet.payload, len, wire_len);
     let bytes = fabric.framing.bytes_on_link(wire_len);
     let mut packet = Packet { src: forwarding.node, bytes, ..packet };

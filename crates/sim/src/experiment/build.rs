@@ -40,6 +40,12 @@ pub fn build(config: &Config) -> Result<Simulation, ConfigError> {
     };
     let mut hosts = Allocation::new(graph.hosts(), config.seed);
     let mut simulation = Simulation::new(graph, settings);
+    if config.report.pauses {
+        if !config.network.has_pause() {
+            return Err(invalid("report: pauses are those of switches with PAUSE: give [network] a lossless table"));
+        }
+        simulation.fabric.log_pauses();
+    }
     if let Some(HostCostSection { per_packet, per_byte, memory }) = config.hosts {
         memory.into_iter().for_each(|rate| simulation.set_host_memory(rate.0));
         simulation.set_host_costs(HostCosts { per_packet: per_packet.0, per_byte: per_byte.0, free_at: Time::ZERO });

@@ -24,6 +24,7 @@ use tributary_proto::contract::time::{Span, Time};
 
 use self::plan::switch_options;
 use self::sampling::Sampler;
+use crate::capture::{Found, Journeys};
 use crate::config::{Config, ConfigError, Flows, JobSection, Pattern, Routing, Sizes, Transport};
 use crate::engine::Simulation;
 use crate::provenance::sha256;
@@ -100,8 +101,8 @@ pub fn run_watched(config: &Config, watch: &mut dyn FnMut(&Progress) -> ControlF
     run_on_threads(config, 1, watch)
 }
 
-/// Runs an experiment on several threads, with the same result. A network of one switch, or one with links without
-/// delay, runs on one thread.
+/// Runs an experiment on several threads, with the same result. A network of one switch, one with links without delay, and
+/// one whose report says what jobs waited for run on one thread.
 pub fn run_on_threads(
     config: &Config,
     threads: u16,
@@ -111,11 +112,12 @@ pub fn run_on_threads(
     let mut simulation = build(config)?;
     let mut sampler = Sampler::new(config, &simulation)?;
     let warnings = warnings(config, simulation.graph())?;
+    let found = config.report.bottlenecks.then(|| follow_packets(&mut simulation));
     let set_up = begun.elapsed();
     let (begun, mut processor) = (Instant::now(), Duration::ZERO);
     let since = processor_time();
     let stop = match simulation.graph().lookahead() {
-        Some(lookahead) if threads > 1 && simulation.open() > 0 => {
+        Some(lookahead) if threads > 1 && found.is_none() && simulation.open() > 0 => {
             let whole = threads::advance(config, simulation, sampler, lookahead, threads, watch)?;
             (simulation, sampler, processor) = (whole.simulation, whole.sampler, whole.processor_of_others);
             whole.stop
@@ -125,7 +127,18 @@ pub fn run_on_threads(
     let (run, processor) = (begun.elapsed(), processor + processor_time().saturating_sub(since));
     let report =
         Report::new(config, &simulation, stop, Taken { set_up, run, processor }).with_samples(sampler.into_samples());
+    let report = match &found {
+        Some(found) => report.with_journeys(simulation.graph(), found),
+        None => report,
+    };
     Ok(Report { warnings, ..report })
+}
+
+/// Follows the packets of all jobs from now on.
+fn follow_packets(simulation: &mut Simulation) -> Found {
+    let (journeys, found) = Journeys::new(simulation.graph().hosts());
+    simulation.fabric.set_tracer(Some(Box::new(journeys)));
+    found
 }
 
 /// What this thread has taken of a processor.

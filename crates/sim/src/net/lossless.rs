@@ -10,12 +10,14 @@
 //! The sender finishes its packet and stops. So a packet's departure is not known when the packet joins the queue, as
 //! it is on other links: each transmission ends with an event of its own.
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 use tributary_proto::contract::time::Time;
 
 use super::credits::{Credit, CreditPort};
+use super::pauses::{Cause, PauseLog};
 use crate::topology::{Graph, LinkId, LinkSpec, Rate};
 
 /// Bytes of a PAUSE frame on a link: the shortest frame, preamble and gap.
@@ -167,6 +169,8 @@ pub(super) struct Lossless {
     free_copies: u32,
     /// For each link, whether it leads to a higher level, and whether to a lower one.
     rises: Vec<(bool, bool)>,
+    /// Every PAUSE, if the report says why there were any.
+    pub log: Option<Box<PauseLog>>,
 }
 
 const NONE_FREE: u32 = u32::MAX;
@@ -182,7 +186,7 @@ impl Lossless {
         let (ports, rises): (Vec<Port>, _) = ports.unzip();
         let channels = |channels| ports.iter().map(|port| CreditPort::new(channels, port.buffer_bytes)).collect();
         let credits = spec.channels.map_or_else(Vec::new, channels);
-        Lossless { spec, ports, credits, copies: Vec::new(), free_copies: NONE_FREE, rises }
+        Lossless { spec, ports, credits, copies: Vec::new(), free_copies: NONE_FREE, rises, log: None }
     }
 
     /// Charges a packet that joins the queue of link `at`. `None` if its port's buffer is full; otherwise the link whose
@@ -207,6 +211,21 @@ impl Lossless {
         port.pausing |= stop;
         port.pauses += u64::from(stop);
         Some(stop.then_some(origin))
+    }
+
+    /// For which of a switch's links most of the packets wait that came in over a link.
+    pub fn cause(&self, from: LinkId, outputs: &[LinkId]) -> Cause {
+        let is_from = |origin: &Origin| match *origin {
+            Origin::Link(link) => link == from,
+            Origin::Copies(CopiesId(number)) => self.copies[number as usize].origin == from,
+            Origin::Local | Origin::Derived(_) | Origin::Collected(_) => false,
+        };
+        let packets = |link: LinkId| {
+            let Port { waiting, leaving, .. } = &self.ports[link.index()];
+            waiting.iter().chain(leaving.as_ref().map(|(origin, _)| origin)).filter(|origin| is_from(origin)).count()
+        };
+        let most = outputs.iter().map(|&link| (packets(link), Reverse(link))).max().filter(|&(packets, _)| packets > 0);
+        most.map_or(Cause::Programs, |(_, Reverse(link))| Cause::Queue(link))
     }
 
     /// The channel of the packet that a packet is made of, which came in in this instant.

@@ -115,6 +115,8 @@ pub struct TraceEvent {
 pub trait Tracer: Send {
     /// Called for each event, in the order in which events happen. `payload` is the packet's payload in memory.
     fn record(&mut self, event: &TraceEvent, payload: &[u8]);
+    /// Called when a switch's program has handled a packet: what the switch makes in this instant, it makes of that packet.
+    fn record_handled(&mut self, _time: Time, _node: NodeId, _packet: &Packet) {}
 }
 
 /// A hash of all packets' arrivals and losses. Each node has its own chain, so that the thread on which a node runs

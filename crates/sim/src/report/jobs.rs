@@ -7,9 +7,9 @@ use tributary_proto::contract::host::HostStats;
 use tributary_proto::contract::protocol::Placement;
 use tributary_proto::contract::time::Time;
 
-use super::Samples;
 use super::switches::{self, MetricReport};
 use super::training::{self, LifetimeReport};
+use super::{BottleneckReport, Samples};
 use crate::cores::operators::OperatorCycles;
 use crate::engine::{CustomOp, Data, Iteration, Job, JobIndex, PlannedTree, Simulation, SwitchMetrics};
 
@@ -70,6 +70,9 @@ pub struct JobReport {
     /// Slots that switches held for it, from its first submission to its last completion, if the file asks for samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slots_in_use: Option<SlotsReport>,
+    /// What its hosts waited for, if the file asks for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bottlenecks: Option<BottleneckReport>,
     /// Packets that its hosts dropped, by reason.
     pub drops: Vec<(&'static str, u64)>,
     /// Packets that its programs in switches dropped, by reason.
@@ -190,8 +193,7 @@ pub(super) fn report(simulation: &Simulation, job: &Job, metrics: &[SwitchMetric
     let (completed, median) = (durations.len(), durations.get(durations.len() / 2).copied());
     let mean = (completed > 0).then(|| durations.iter().sum::<f64>() / completed as f64);
     let tensor_bytes = u64::from(job.plan.spec.elements) * job.plan.spec.dtype.size() as u64;
-    let per_host = usize::from(job.host_ranks.ranks);
-    let blocks = total.blocks_in_network + total.blocks_at_hosts;
+    let (per_host, blocks) = (usize::from(job.host_ranks.ranks), total.blocks_in_network + total.blocks_at_hosts);
     JobReport {
         name: job.plan.name.clone(),
         protocol: job.plan.protocol.name,
@@ -217,6 +219,7 @@ pub(super) fn report(simulation: &Simulation, job: &Job, metrics: &[SwitchMetric
         in_network: (blocks > 0).then(|| total.blocks_in_network as f64 / blocks as f64),
         contributed: total.contributed(),
         slots_in_use: None,
+        bottlenecks: None,
         drops: by_name(&drops),
         switch_drops: by_name(&simulation.drops_in_switches(job)),
         switch_metrics: switches::of_job(metrics, job.index),

@@ -1,9 +1,12 @@
 //! The result of a run: text for people, JSON and tables for programs.
 
+mod bottlenecks;
 mod figures;
 mod flows;
 mod jobs;
 mod links;
+mod page;
+mod pauses;
 mod samples;
 mod steps;
 mod switches;
@@ -17,19 +20,23 @@ use std::time::Duration;
 use serde::Serialize;
 
 pub use self::topology::draw;
+pub use bottlenecks::{BottleneckReport, BottleneckShare, LastShare};
 pub use figures::{Figure, Mark, Series};
 pub use flows::{FlowClass, FlowReport, FlowRow, TransportReport};
 pub use jobs::{IterationReport, JobReport, OperatorReport, SlotsReport, TreeReport};
 pub use links::{LinkGroup, LinkRow};
+pub use pauses::{PauseBranch, PauseTree, PausesReport};
 pub use samples::{CoresSample, LinkSample, Samples, SamplesReport};
 pub use steps::{SpanRow, StepReport};
 pub use switches::{CoresReport, KindCycles, MetricReport, MetricRow, SharedMetrics};
 pub use tables::{FileError, write_whole};
 pub use training::{LifetimeReport, TrainingReport};
 
+use crate::capture::Found;
 use crate::config::{Config, Duration as Length, FaultSection, LinkSet, Links, NodeName};
 use crate::engine::{JobIndex, Simulation};
 use crate::provenance::Origin;
+use crate::topology::Graph;
 
 /// The result of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -79,6 +86,9 @@ pub struct Report {
     pub links: Vec<LinkGroup>,
     /// Packets that a lossless network lost to full queues; `None` if PAUSE is not used.
     pub lossless_drops: Option<u64>,
+    /// Why senders were stopped, if the file asks for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pauses: Option<PausesReport>,
     /// The most memory that programs took in one switch, in bytes.
     pub switch_memory_bytes: usize,
     /// The processors of switches, if the file gives them some and they handled packets.
@@ -206,6 +216,7 @@ impl Report {
             faults: fault_reports(config),
             links: links::groups(graph, &link_rows),
             lossless_drops: config.network.lossless.map(|_| links::overflows(&link_rows)),
+            pauses: pauses::report(simulation),
             switch_memory_bytes: simulation.switch_memory_bytes(),
             cores: switches::cores_reports(simulation),
             shared: switches::of_shared(&metrics),
@@ -236,6 +247,15 @@ impl Report {
     pub fn shared_figure(&self, name: &str) -> Option<f64> {
         let metrics = self.shared.iter().flat_map(|shared| &shared.metrics);
         metrics.into_iter().find(|metric| metric.name == name).map(|metric| metric.value)
+    }
+
+    /// Adds what each job waited for.
+    #[must_use]
+    pub(crate) fn with_journeys(mut self, graph: &Graph, found: &Found) -> Report {
+        for (index, job) in self.jobs.iter_mut().enumerate() {
+            job.bottlenecks = BottleneckReport::new(graph, job, &found.of(JobIndex(index as u16)));
+        }
+        self
     }
 
     /// Adds samples that were taken during the run.

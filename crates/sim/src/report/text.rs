@@ -48,6 +48,7 @@ impl fmt::Display for Report {
             )?;
         }
         write_links(f, &self.links)?;
+        self.pauses.iter().try_for_each(|pauses| write!(f, "{pauses}"))?;
         if self.switch_memory_bytes > 0 {
             writeln!(f, "\nswitch memory: {} in the fullest switch", bytes(self.switch_memory_bytes as u64))?;
         }
@@ -183,6 +184,9 @@ fn write_job(f: &mut fmt::Formatter<'_>, job: &JobReport) -> fmt::Result {
     }
     if let Some(slots) = job.slots_in_use {
         writeln!(f, "  slots       {:.0} slots of switches on average, {} at most", slots.mean, slots.most)?;
+    }
+    if let Some(bottlenecks) = &job.bottlenecks {
+        write!(f, "{bottlenecks}")?;
     }
     let in_switches = figures(&job.switch_metrics);
     if !in_switches.is_empty() {

@@ -14,33 +14,66 @@ const MARGIN: f64 = 50.0;
 /// With more nodes than this in a row, names are only shown when the pointer is on them.
 const NAMED: usize = 24;
 
+/// Where each node of a picture is.
+pub(super) struct Layout {
+    /// The picture's size.
+    pub width: f64,
+    pub height: f64,
+    /// By node.
+    pub positions: Vec<(f64, f64)>,
+    on_circle: bool,
+    /// How many nodes each level has.
+    in_row: Vec<usize>,
+}
+
+impl Layout {
+    /// Levels in rows; or the switches on a circle, if all of them have hosts.
+    pub fn of(graph: &Graph) -> Layout {
+        let nodes = || (0..graph.nodes() as u32).map(NodeId);
+        let highest = nodes().map(|node| graph.level(node)).max().unwrap_or(0);
+        let mut in_row = vec![0; usize::from(highest) + 1];
+        nodes().for_each(|node| in_row[usize::from(graph.level(node))] += 1);
+        if highest == 1 && in_row[1] > 2 {
+            return Layout { width: WIDTH, height: WIDTH, positions: circle(graph), on_circle: true, in_row };
+        }
+        let mut before = vec![0u32; in_row.len()];
+        let positions = nodes().map(|node| {
+            let level = usize::from(graph.level(node));
+            let index = before[level];
+            before[level] += 1;
+            let x = MARGIN + (WIDTH - 2.0 * MARGIN) * (f64::from(index) + 0.5) / in_row[level] as f64;
+            (x, MARGIN + ROW * f64::from(highest) - ROW * level as f64)
+        });
+        let positions = positions.collect();
+        let height = 2.0 * MARGIN + ROW * f64::from(highest);
+        Layout { width: WIDTH, height, positions, on_circle: false, in_row }
+    }
+
+    /// How far a cable is bent: within a row, so that it does not run through nodes.
+    pub fn bend(&self, a: NodeId, b: NodeId) -> f64 {
+        let ((x1, y1), (x2, y2)) = (self.positions[a.index()], self.positions[b.index()]);
+        if y1 == y2 && !self.on_circle { (x1 - x2).abs() / 4.0 + 20.0 } else { 0.0 }
+    }
+
+    /// True if the names of the node's row fit beside each other.
+    pub fn is_named(&self, graph: &Graph, node: NodeId) -> bool {
+        self.in_row[usize::from(graph.level(node))] <= NAMED
+    }
+}
+
 /// The picture of a graph.
 pub fn draw(graph: &Graph) -> String {
-    let nodes = || (0..graph.nodes() as u32).map(NodeId);
-    let highest = nodes().map(|node| graph.level(node)).max().unwrap_or(0);
-    let rows: Vec<Vec<NodeId>> =
-        (0..=highest).map(|level| nodes().filter(|node| graph.level(*node) == level).collect()).collect();
-    let at = |node: NodeId| {
-        let level = usize::from(graph.level(node));
-        let row = &rows[level];
-        let index = row.iter().position(|other| *other == node).unwrap_or(0);
-        let x = MARGIN + (WIDTH - 2.0 * MARGIN) * (index as f64 + 0.5) / row.len() as f64;
-        (x, MARGIN + ROW * f64::from(highest) - ROW * level as f64)
-    };
-    let on_circle = highest == 1 && rows[1].len() > 2;
-    let positions: Vec<(f64, f64)> = if on_circle { circle(graph) } else { nodes().map(at).collect() };
-    let height = if on_circle { WIDTH } else { 2.0 * MARGIN + ROW * f64::from(highest) };
+    let layout = Layout::of(graph);
+    let Layout { width, height, ref positions, .. } = layout;
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" \
          font-size=\"11\" text-anchor=\"middle\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
     );
     let fastest = graph.edges().iter().map(|edge| edge.a_to_b.rate.0).max().unwrap_or(1);
     for edge in graph.edges() {
         let ((x1, y1), (x2, y2)) = (positions[edge.a.index()], positions[edge.b.index()]);
         let width = 0.5 + 2.5 * edge.a_to_b.rate.0 as f64 / fastest as f64;
-        // Cables within a row are bent, so that they do not run through its nodes.
-        let bend = if y1 == y2 && !on_circle { (x1 - x2).abs() / 4.0 + 20.0 } else { 0.0 };
-        let (x, y) = ((x1 + x2) / 2.0, (y1 + y2) / 2.0 - bend);
+        let (x, y) = ((x1 + x2) / 2.0, (y1 + y2) / 2.0 - layout.bend(edge.a, edge.b));
         let title = format!("{} - {}: {}", graph.name(edge.a), graph.name(edge.b), DataRate(edge.a_to_b.rate));
         let _ = writeln!(
             svg,
@@ -48,14 +81,14 @@ pub fn draw(graph: &Graph) -> String {
              stroke-width=\"{width:.2}\" stroke-opacity=\"0.6\"><title>{title}</title></path>"
         );
     }
-    for node in nodes() {
+    for node in (0..graph.nodes() as u32).map(NodeId) {
         let ((x, y), name) = (positions[node.index()], graph.name(node));
         let colour = if graph.switch_index(node).is_some() { "#1f77b4" } else { "#2ca02c" };
         let _ = writeln!(
             svg,
             "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"5\" fill=\"{colour}\"><title>{name}</title></circle>"
         );
-        if rows[usize::from(graph.level(node))].len() <= NAMED {
+        if layout.is_named(graph, node) {
             let below = if graph.switch_index(node).is_some() { -10.0 } else { 18.0 };
             let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{:.1}\">{name}</text>", y + below);
         }

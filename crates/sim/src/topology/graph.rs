@@ -220,6 +220,12 @@ impl Graph {
         if link.0 & 1 == 0 { (edge.a, edge.b) } else { (edge.b, edge.a) }
     }
 
+    /// A link's name, as in "host 3 to leaf 0".
+    pub fn link_name(&self, link: LinkId) -> String {
+        let (from, to) = self.ends(link);
+        format!("{} to {}", self.name(from), self.name(to))
+    }
+
     /// The properties of a link.
     pub fn spec(&self, link: LinkId) -> LinkSpec {
         let edge = &self.edges[link.index() / 2];

@@ -15,6 +15,7 @@ const EXAMPLES: &str = "\
 Examples:
   tributary sim run experiments/first.toml
   tributary sim run FILE.toml --seed 7 --out results --plot
+  tributary sim run FILE.toml --html page.html        links over time, in a browser
   tributary sim run FILE.toml --json | jq .jobs[0].goodput_gbps
   tributary sim sweep experiments/sweep-trees.toml --out trees
   tributary sim sweep FILE.toml --on 10.0.0.1:8786    on the workers of a Dask cluster
@@ -50,7 +51,7 @@ enum Command {
     Explore(Box<explore::Args>),
     /// Show what happens in an experiment, packet by packet
     Trace(trace::Args),
-    /// Read and draw a network: of an experiment, or of htsim, HPCC's ns-3 or ASTRA-sim
+    /// Read and draw a network: of an experiment, or of GraphML, htsim, HPCC's ns-3 or ASTRA-sim
     Topology(topology::Args),
 }
 

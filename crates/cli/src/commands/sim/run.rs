@@ -37,6 +37,9 @@ pub struct Args {
     /// Draw collectives, flows, links and queues there too, over time as well: figures.png
     #[arg(long, requires = "out")]
     plot: bool,
+    /// Write one page that shows links over time: utilisation, queues and PAUSE; it needs no network
+    #[arg(long, value_name = "FILE.html")]
+    html: Option<PathBuf>,
     /// Threads; the result is the same on any number of them
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
@@ -48,9 +51,10 @@ pub struct Args {
 /// Runs the experiment and prints its report. Fails if a sum is wrong or something did not finish.
 pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
     let (text, mut config) = read(&args)?;
-    if args.plot {
+    if args.plot || args.html.is_some() {
         config.report.sample.get_or_insert(Sample::Word(SampleWord::Auto));
     }
+    config.report.pauses |= args.html.is_some() && config.network.has_pause();
     let interrupt = Interrupt::on_signals()?;
     let mut watch = Watch::new();
     let outcome = tributary_sim::run_on_threads(&config, args.threads, &mut |progress| {
@@ -65,7 +69,8 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
     }
     // The report is printed by now, even if its files cannot be written.
     let kept = args.out.as_deref().map_or(Ok(()), |directory| keep(&args, &report, directory, program));
-    let wrong: Vec<String> = report.failure().into_iter().chain(kept.err()).collect();
+    let page = args.html.as_deref().map_or(Ok(()), |path| write_page(&args.file, &config, &report, path));
+    let wrong: Vec<String> = report.failure().into_iter().chain(kept.err()).chain(page.err()).collect();
     if wrong.is_empty() { Ok(()) } else { Err(Failure::Reported(wrong.join("; "))) }
 }
 
@@ -83,10 +88,22 @@ fn keep(args: &Args, report: &Report, directory: &Path, program: &Program) -> Re
     if args.plot { plot(&args.file, report, directory, program) } else { Ok(()) }
 }
 
+/// Writes the page of links over time.
+fn write_page(file: &Path, config: &Config, report: &Report, path: &Path) -> Result<(), String> {
+    let graph = config.network.build().map_err(|error| error.to_string())?;
+    let page =
+        report.page(&graph, &name_of(file)).ok_or("the run was too short for a sample, so that it has no page")?;
+    write_whole(path.into(), |out| out.write_all(page.as_bytes())).map_err(|error| error.to_string())
+}
+
+fn name_of(file: &Path) -> String {
+    file.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
 /// Writes the figures' data, and the picture beside it.
 fn plot(file: &Path, report: &Report, directory: &Path, program: &Program) -> Result<(), String> {
     let data = directory.join("figures.json");
-    let name = file.file_stem().unwrap_or_default().to_string_lossy();
+    let name = name_of(file);
     let title = format!("{} hosts, {} switches, seed {}", report.hosts, report.switches, report.seed);
     let figures = json!({ "id": name, "title": title, "quick": false, "figures": report.figures() });
     write_whole(data.clone(), |out| writeln!(out, "{figures}")).map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! `tributary sim topology`: the network of a file, of another simulator's too, as a table and as a picture.
+//! `tributary sim topology`: the network of a file, of another program's too, as a table and as a picture.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use crate::output;
 /// The flags of `tributary sim topology`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// An experiment, htsim's .topo, a topology of HPCC's ns-3, or a network of ASTRA-sim
+    /// An experiment, GraphML, htsim's .topo, a topology of HPCC's ns-3, or a network of ASTRA-sim
     file: PathBuf,
     /// Draw the network into this file
     #[arg(long, value_name = "FILE.svg")]

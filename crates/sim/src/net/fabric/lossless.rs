@@ -2,11 +2,13 @@
 //! to resume.
 
 use tributary_proto::contract::ids::{NodeId, PortId};
+use tributary_proto::contract::time::Time;
 
 use super::Fabric;
 use crate::events::{EventId, EventKind};
 use crate::net::lossless::{Charge, Lossless, LosslessSpec, Order, Origin, PAUSE_BYTES};
 use crate::net::packet::Packet;
+use crate::net::pauses::PauseLog;
 use crate::net::trace::{LossCause, PacketEvent};
 use crate::topology::{Graph, LinkId};
 
@@ -16,6 +18,17 @@ impl Fabric {
         self.lossless = Some(Box::new(Lossless::new(spec, graph)));
         // What comes in returns its credits.
         self.links.iter_mut().for_each(|link| link.faulty |= spec.channels.is_some());
+    }
+
+    /// Notes every PAUSE from now on, and why it was ordered.
+    pub fn log_pauses(&mut self) {
+        let links = self.links.len();
+        self.lossless.iter_mut().for_each(|lossless| lossless.log = Some(Box::new(PauseLog::new(links))));
+    }
+
+    /// What was noted.
+    pub fn pause_log(&self) -> Option<&PauseLog> {
+        self.lossless.as_ref()?.log.as_deref()
     }
 
     /// True if PAUSE or credits keep queues from overflowing.
@@ -210,12 +223,26 @@ impl Fabric {
         let back = &self.links[id.reverse().index()];
         let sent = back.busy_until().max(self.now) + back.transmission(PAUSE_BYTES);
         let at = sent + back.delay();
+        self.log_order(id, at, stop);
         if self.order_across(id, at, Order::Pause(stop)) {
             return;
         }
         if let Some(lossless) = &mut self.lossless {
             lossless.ports[id.index()].orders.push_back((at, stop));
             self.queue.push(at, EventId::new(EventKind::PauseOrder, id.0));
+        }
+    }
+
+    /// Notes an order that reaches the near end of a link at this time.
+    fn log_order(&mut self, id: LinkId, at: Time, stop: bool) {
+        let Some(lossless) = self.lossless.as_mut().filter(|lossless| lossless.log.is_some()) else { return };
+        let switch = self.links[id.index()].to.index();
+        let outputs = &self.ports[self.first_port[switch] as usize..self.first_port[switch + 1] as usize];
+        let cause = stop.then(|| lossless.cause(id, outputs));
+        match (&mut lossless.log, cause) {
+            (Some(log), Some(cause)) => log.stop(id, self.now, at, cause),
+            (Some(log), None) => log.resume(id, at),
+            (None, _) => {}
         }
     }
 
@@ -241,6 +268,7 @@ impl Fabric {
             let port = &mut lossless.ports[id.index()];
             port.orders.clear();
             (port.paused, port.pausing) = (false, false);
+            lossless.log.iter_mut().for_each(|log| log.resume(id, self.now));
             self.begin_next(id);
         }
     }

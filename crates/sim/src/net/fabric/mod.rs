@@ -6,6 +6,7 @@ mod credits;
 pub(super) mod faults;
 mod lossless;
 pub(super) mod partition;
+mod record;
 
 use std::collections::BTreeMap;
 
@@ -22,7 +23,7 @@ use super::link::{Link, LinkCounters};
 use super::lossless::{Lossless, Origin};
 use super::packet::{Framing, Packet};
 use super::payload::Payloads;
-use super::trace::{LossCause, PacketEvent, TraceEvent, TraceHash, Tracer};
+use super::trace::{LossCause, TraceHash, Tracer};
 use crate::events::{EventId, EventKind, EventQueue};
 use crate::rng::{Purpose, Rng};
 use crate::topology::{Graph, LinkId};
@@ -128,16 +129,6 @@ impl Fabric {
         }
     }
 
-    /// Sets a tracer, which sees everything from now on.
-    pub fn set_tracer(&mut self, tracer: Option<Box<dyn Tracer>>) {
-        self.tracer = tracer;
-    }
-
-    /// Removes the tracer, and returns it.
-    pub fn take_tracer(&mut self) -> Option<Box<dyn Tracer>> {
-        self.tracer.take()
-    }
-
     /// The number of the next packet that a node makes.
     #[inline]
     pub fn next_serial(&mut self, node: NodeId) -> u32 {
@@ -195,22 +186,6 @@ impl Fabric {
     /// The hash of all arrivals and losses so far.
     pub fn trace_hash(&self) -> u64 {
         self.hash.value()
-    }
-
-    /// Records that a node created a packet.
-    #[inline(always)]
-    pub fn record_created(&mut self, packet: &Packet) {
-        if self.tracer.is_some() {
-            self.record(packet.src, PacketEvent::Created, &{ *packet });
-        }
-    }
-
-    /// Records that a packet reached its receiver, which now holds its payload.
-    #[inline(always)]
-    pub fn record_delivered(&mut self, node: NodeId, packet: &Packet) {
-        if self.tracer.is_some() {
-            self.record(node, PacketEvent::Delivered, &{ *packet });
-        }
     }
 
     /// Makes a link pause before the next packet.
@@ -343,58 +318,12 @@ impl Fabric {
         (!payload.is_none()).then(|| self.payloads.get(payload).0)
     }
 
-    /// Drops a packet for which there is no path.
-    pub fn lose_unroutable(&mut self, node: NodeId, packet: &Packet) {
-        self.hash.add(node, self.now, u32::MAX, packet);
-        self.record(node, PacketEvent::Lost { link: None, cause: LossCause::NoRoute }, packet);
-        self.payloads.release(packet.payload);
-    }
-
-    /// Drops a packet that came over a link, because the switch's packet memory is full.
-    pub fn lose_in_switch(&mut self, from: LinkId, packet: &Packet) {
-        self.lose(from, self.links[from.index()].to, LossCause::PacketMemory, packet);
-    }
-
     /// Bytes of memory of links and payloads.
     pub fn memory_bytes(&self) -> usize {
         self.links.iter().map(Link::memory_bytes).sum::<usize>() + self.payloads.memory_bytes()
     }
 
-    #[inline]
-    pub(in crate::net) fn record_arrival(&mut self, id: LinkId, to: NodeId, packet: &Packet) {
-        self.hops += 1;
-        self.hash.add(to, self.now, id.0, packet);
-        if self.tracer.is_some() {
-            self.record(to, PacketEvent::Arrived { link: id }, &{ *packet });
-        }
-    }
-
-    /// Drops a packet. `node` is where that happened, so that each node has its own chain of hashes.
-    #[cold]
-    pub(in crate::net) fn lose(&mut self, link: LinkId, node: NodeId, cause: LossCause, packet: &Packet) {
-        self.losses[link.index()][cause as usize] += 1;
-        self.hash.add(node, self.now, !(link.0 << 3 | cause as u32), packet);
-        self.record(node, PacketEvent::Lost { link: Some(link), cause }, packet);
-        self.payloads.release(packet.payload);
-    }
-
     pub(in crate::net) fn near_end(&self, link: LinkId) -> NodeId {
         self.links[link.index()].from
-    }
-
-    #[cold]
-    pub(in crate::net) fn record_enqueued(&mut self, id: LinkId, packet: &Packet) {
-        let link = &self.links[id.index()];
-        let end = link.busy_until();
-        let start = Time(end.0 - link.transmission(u64::from(packet.bytes)).0);
-        let node = self.near_end(id);
-        self.record(node, PacketEvent::Enqueued { link: id, start, end }, packet);
-    }
-
-    #[cold]
-    pub(in crate::net) fn record(&mut self, node: NodeId, kind: PacketEvent, packet: &Packet) {
-        let Some(tracer) = &mut self.tracer else { return };
-        let payload = if packet.payload.is_none() { &[][..] } else { self.payloads.get(packet.payload).0 };
-        tracer.record(&TraceEvent { time: self.now, node, kind, packet: *packet }, payload);
     }
 }

@@ -137,7 +137,11 @@ impl Fabric {
 
     /// Takes over the state of another partition's nodes. The merged network is all nodes', and can be read, but not run any
     /// further.
-    pub fn absorb(&mut self, other: Fabric) {
+    pub fn absorb(&mut self, mut other: Fabric) {
+        let theirs = other.lossless.as_mut().and_then(|lossless| lossless.log.take());
+        if let (Some(lossless), Some(theirs)) = (&mut self.lossless, theirs) {
+            lossless.log.iter_mut().for_each(|log| log.absorb(&theirs));
+        }
         let Some(Crossing { partition, .. }) = other.crossing.as_deref() else { return };
         self.now = self.now.max(other.now);
         self.hops += other.hops;
