@@ -2,6 +2,7 @@
 
 mod access;
 mod addresses;
+mod codes;
 mod control_api;
 mod cores;
 mod dedicated_servers;

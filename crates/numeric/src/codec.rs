@@ -51,14 +51,21 @@ pub fn encode<T: Element>(input: &[T], scale: Scale, vector: &mut [u8]) {
     (fixed::<T>(ReduceOp::Sum).encode)(input, scale.factors(), vector)
 }
 
-/// What the vector of a block lacks of its elements, rounded to their type, for error feedback: a rank adds it to what it
-/// brings next. Only codes lose anything worth that; the loss of words is 0, and so is that of an element that is not
+/// [`encode`], and what the vector lacks of the elements, rounded to their type, for error feedback: a rank adds it to what
+/// it brings next. Only codes lose anything worth that; the loss of words is 0, and so is that of an element that is not
 /// finite.
-pub fn loss<T: Element>(input: &[T], scale: Scale, loss: &mut [T]) {
+pub fn encode_with_loss<T: Element>(input: &[T], scale: Scale, vector: &mut [u8], loss: &mut [T]) {
     assert_eq!(input.len(), loss.len(), "each element has a loss");
+    let fixed = fixed::<T>(ReduceOp::Sum);
+    if let Some(Codes::Rotated(_)) = scale.codes {
+        assert_eq!(vector.len(), scale.sent_len(input.len()), "a vector has the length that its scale says");
+        prefetch::behind(input);
+        prefetch::behind_to_write(loss);
+        return (fixed.encode_rotated_with_loss)(input, scale, vector, loss);
+    }
+    encode(input, scale, vector);
     match scale.codes {
-        Some(Codes::Linear(_)) => (fixed::<T>(ReduceOp::Sum).loss_of_codes)(input, scale.code_factor(), loss),
-        Some(Codes::Rotated(_)) => (fixed::<T>(ReduceOp::Sum).loss_of_rotated)(input, scale, loss),
+        Some(_) => (fixed.loss_of_codes)(input, scale.code_factor(), loss),
         None => loss.fill(T::default()),
     }
 }

@@ -136,30 +136,28 @@ pub(crate) fn encode(input: impl Iterator<Item = f32>, scale: Scale, vector: &mu
     let elements = fill(input, &mut memory).len();
     let (block, codes) = (&mut memory[..padded(elements)], &mut codes[..padded(elements)]);
     codes_of(block, scale, codes);
-    let (low, high) = codes.split_at(block.len() / 2);
-    assert_eq!(vector.len(), low.len(), "two codes to a byte");
-    for ((byte, low), high) in vector.iter_mut().zip(low).zip(high) {
-        *byte = low | high << 4;
-    }
+    pack(codes, vector);
 }
 
-/// What the codes of a block lack of its elements, for error feedback, in `memory`: all of a block that is not sent as it
-/// is, because an element of some rank is not finite; nothing of such an element.
+/// The same; and what the codes lack of the elements, for error feedback, in `memory`: all of a block that is not sent as
+/// it is, because an element of some rank is not finite; nothing of such an element.
 #[inline(always)]
-pub(crate) fn loss(
+pub(crate) fn encode_with_loss<'a>(
     input: impl Iterator<Item = f32> + Clone,
     scale: Scale,
-    memory: &mut [f32; MAX_BLOCK],
-) -> &mut [f32] {
+    vector: &mut [u8],
+    memory: &'a mut [f32; MAX_BLOCK],
+) -> &'a mut [f32] {
     let ((rotated, _), mut codes) = (rotated_and_norm(scale), [0u8; MAX_BLOCK]);
     let elements = fill(input.clone(), memory).len();
+    let (block, codes) = (&mut memory[..padded(elements)], &mut codes[..padded(elements)]);
+    codes_of(block, scale, codes);
+    pack(codes, vector);
     if rotated.non_finite {
         let block = &mut memory[..elements];
         block.iter_mut().for_each(|x| *x = if x.is_finite() { *x } else { 0.0 });
         return block;
     }
-    let (block, codes) = (&mut memory[..padded(elements)], &mut codes[..padded(elements)]);
-    codes_of(block, scale, codes);
     for (x, code) in block.iter_mut().zip(codes) {
         *x = f32::from(level(*code));
     }
@@ -168,6 +166,16 @@ pub(crate) fn loss(
         *loss = x - *loss;
     }
     &mut memory[..elements]
+}
+
+/// Two codes to a byte, of elements that are half a block apart.
+#[inline(always)]
+fn pack(codes: &[u8], vector: &mut [u8]) {
+    let (low, high) = codes.split_at(codes.len() / 2);
+    assert_eq!(vector.len(), low.len(), "two codes to a byte");
+    for ((byte, low), high) in vector.iter_mut().zip(low).zip(high) {
+        *byte = low | high << 4;
+    }
 }
 
 /// `lanes <- levels of codes`. A byte has two codes, of elements that are half a block apart; a lane has 16 bits.

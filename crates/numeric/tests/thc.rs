@@ -36,6 +36,14 @@ fn rounding<T: Element + Into<f32>>(block: &[T], seed: u64) -> u64 {
     block.iter().fold(seed, |hash, x| hash.wrapping_mul(0x100_0000_01b3) ^ bits(x))
 }
 
+/// What the codes of a block lose.
+fn loss_of<T: Element>(block: &[T], scale: Scale, loss: &mut [T]) {
+    let (mut vector, mut same) = (vec![1; scale.sent_len(block.len())], vec![2; scale.sent_len(block.len())]);
+    codec::encode_with_loss(block, scale, &mut vector, loss);
+    codec::encode(block, scale, &mut same);
+    assert_eq!(vector, same, "the packet does not depend on it");
+}
+
 fn squares(x: impl Iterator<Item = f32>) -> f64 {
     x.map(|x| f64::from(x).powi(2)).sum()
 }
@@ -156,7 +164,7 @@ proptest! {
         prop_assert!(rounded.exponent <= thc::largest_norm(BlockExponent::MAX));
         // What the codes of a block lack is never longer than it by more than a widest level.
         let mut loss = vec![0.0; block.len()];
-        codec::loss(&block, Scale::rotated(rounded, 1, 1, 2), &mut loss);
+        loss_of(&block, Scale::rotated(rounded, 1, 1, 2), &mut loss);
         prop_assert!(squares(loss.into_iter()).sqrt() <= 1.1 * norm + f64::from(f32::MIN_POSITIVE));
     }
 
@@ -179,7 +187,7 @@ proptest! {
             prop_assert!(if is_finite { x.to_bits() == 0 } else { x.is_nan() }, "element {} is {}", index, x);
         }
         let mut loss = vec![9.0; elements];
-        codec::loss(&ranks[0], Scale::rotated(norm, world_size as u16, 3, 4), &mut loss);
+        loss_of(&ranks[0], Scale::rotated(norm, world_size as u16, 3, 4), &mut loss);
         for (loss, x) in loss.into_iter().zip(&ranks[0]) {
             prop_assert_eq!(loss, if x.is_finite() { *x } else { 0.0 });
         }
@@ -222,7 +230,7 @@ fn hostile_norms_do_not_panic() {
         let scale = Scale::rotated(BlockExponent { exponent, non_finite: false }, 3, 1, 2);
         codec::encode(&[f32::MAX, f32::NAN, -1e-45], scale, &mut [0; 2]);
         codec::decode(&[255; 4], scale, ReduceOp::Avg, &mut [0f32; 3]);
-        codec::loss(&[f32::MAX, f32::NAN, -1e-45], scale, &mut [0f32; 3]);
+        loss_of(&[f32::MAX, f32::NAN, -1e-45], scale, &mut [0f32; 3]);
     }
 }
 
@@ -233,7 +241,7 @@ fn what_codes_lose_and_what_they_bring_is_the_block() {
         let block: Vec<f32> = (0..elements).map(|_| random.normal() as f32).collect();
         let (brought, norm) = allreduce(&[&block[..]], 5, ReduceOp::Sum);
         let mut loss = vec![9.0; elements];
-        codec::loss(&block, Scale::rotated(norm, 1, 5, rounding(&block, 5)), &mut loss);
+        loss_of(&block, Scale::rotated(norm, 1, 5, rounding(&block, 5)), &mut loss);
         for ((x, brought), loss) in block.iter().zip(brought).zip(loss) {
             assert!((x - brought - loss).abs() < 1e-5, "{x}: {brought} and {loss}");
         }
@@ -251,7 +259,7 @@ fn error_feedback_brings_everything() {
             let brought: Vec<f32> = block.iter().zip(&left).map(|(x, left)| x + left).collect();
             let (output, norm) = allreduce(&[&brought[..]], seed, ReduceOp::Sum);
             if feeds_back {
-                codec::loss(&brought, Scale::rotated(norm, 1, seed, rounding(&brought, seed)), &mut left);
+                loss_of(&brought, Scale::rotated(norm, 1, seed, rounding(&brought, seed)), &mut left);
             }
             total.iter_mut().zip(output).for_each(|(total, x)| *total += f64::from(x));
         }
@@ -276,7 +284,9 @@ fn kernels_agree() {
             (table.rotated_8.add)(&mut lanes, &vector);
             (table.rotated_8.store)(&mut again, &vector);
             (table.rotated_8.load)(&again, &mut sums);
-            (fixed.loss_of_rotated)(&block, scale, &mut loss);
+            let mut same = vec![0; vector.len()];
+            (fixed.encode_rotated_with_loss)(&block, scale, &mut same, &mut loss);
+            assert_eq!(same, vector, "{}", table.name);
             (fixed.decode_rotated)(&sums, scale, ReduceOp::Avg, &mut output);
             let bits: Vec<u32> = loss.into_iter().chain(output).map(f32::to_bits).collect();
             (scale, vector, lanes, sums, bits)

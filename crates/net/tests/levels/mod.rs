@@ -2,5 +2,5 @@
 
 mod deaths;
 mod differences;
-mod setup;
+pub mod setup;
 mod sums;

@@ -66,8 +66,8 @@ pub struct FixedKernels<T: 'static> {
     pub norm: fn(&[T]) -> BlockExponent,
     /// `vector <- rotated codes of input`, of 4 bits.
     pub encode_rotated: fn(&[T], Scale, &mut [u8]),
-    /// `loss <- input - what its rotated codes bring`.
-    pub loss_of_rotated: fn(&[T], Scale, &mut [T]),
+    /// The same, and `loss <- input - what these codes bring`.
+    pub encode_rotated_with_loss: fn(&[T], Scale, &mut [u8], &mut [T]),
     /// `output <- vector`, sums of the levels of rotated codes.
     pub decode_rotated: fn(&[u8], Scale, ReduceOp, &mut [T]),
 }

@@ -118,9 +118,9 @@ pub(super) fn encode_rotated<T: FixedPoint>(input: &[T], scale: Scale, vector: &
 }
 
 #[inline(always)]
-pub(super) fn loss_of_rotated<T: FixedPoint>(input: &[T], scale: Scale, loss: &mut [T]) {
+pub(super) fn encode_rotated_with_loss<T: FixedPoint>(input: &[T], scale: Scale, vector: &mut [u8], loss: &mut [T]) {
     let mut memory = [0f32; thc::MAX_BLOCK];
-    for (to, x) in loss.iter_mut().zip(thc::loss(binary32(input), scale, &mut memory)) {
+    for (to, x) in loss.iter_mut().zip(thc::encode_with_loss(binary32(input), scale, vector, &mut memory)) {
         *to = T::from_f64((*x).into());
     }
 }

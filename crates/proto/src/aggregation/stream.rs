@@ -79,6 +79,17 @@ impl Op {
         }
     }
 
+    /// The same for a block that this rank sends: what codes lose of it goes to where the collective's caller wants it. A
+    /// block that is sent again loses the same, or with another scale what counts then.
+    pub fn send(&mut self, block: u64, agreed: Option<BlockExponent>, world_size: u16, vector: &mut [u8]) {
+        match self.scale(block, agreed, world_size) {
+            Some(scale) if self.encoding.at_switch.is_none() => {
+                self.tensor.encode_with_loss(self.range(block), scale, vector);
+            }
+            _ => self.read(block, agreed, world_size, vector),
+        }
+    }
+
     /// Writes a block's result to the output.
     pub fn write(&mut self, block: u64, agreed: Option<BlockExponent>, world_size: u16, vector: &[u8]) {
         let range = self.range(block);

@@ -144,6 +144,10 @@ pub trait Tensor: Any + Send {
     }
     /// Writes a block of the input as fixed point.
     fn encode(&self, block: Range<usize>, scale: Scale, vector: &mut [u8]);
+    /// The same; and writes what codes lose of the block to where the caller of the collective wants it, if anywhere.
+    fn encode_with_loss(&mut self, block: Range<usize>, scale: Scale, vector: &mut [u8]) {
+        self.encode(block, scale, vector);
+    }
     /// Writes the summed block to the output: scaled back, and divided if the operator is an average.
     fn decode(&mut self, block: Range<usize>, scale: Scale, vector: &[u8]);
 

@@ -183,11 +183,13 @@ impl<S: Storage + 'static> Tensor for ElementTensor<S> {
     fn encode(&self, block: Range<usize>, scale: Scale, vector: &mut [u8]) {
         codec::encode(self.storage.input(block), scale, vector);
     }
-    fn decode(&mut self, block: Range<usize>, scale: Scale, vector: &[u8]) {
-        // While the input is there: the output may be the same memory.
-        if let Some(Operands::Separate(input, loss)) = self.storage.loss(block.clone()) {
-            codec::loss(input, scale, loss);
+    fn encode_with_loss(&mut self, block: Range<usize>, scale: Scale, vector: &mut [u8]) {
+        match self.storage.loss(block.clone()) {
+            Some(Operands::Separate(input, loss)) => codec::encode_with_loss(input, scale, vector, loss),
+            _ => codec::encode(self.storage.input(block), scale, vector),
         }
+    }
+    fn decode(&mut self, block: Range<usize>, scale: Scale, vector: &[u8]) {
         codec::decode(vector, scale, self.op, self.storage.output_mut(block));
     }
 

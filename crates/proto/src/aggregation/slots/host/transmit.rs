@@ -14,7 +14,7 @@ use crate::contract::wire::COMMON_LEN;
 
 impl<D: Dialect> SlotHost<D> {
     /// Writes the slot's packet. Returns its length in memory and on the wire.
-    pub(super) fn write(&self, idx: u16, kind: Kind, buf: &mut [u8]) -> (usize, usize) {
+    pub(super) fn write(&mut self, idx: u16, kind: Kind, buf: &mut [u8]) -> (usize, usize) {
         let (len, wire_len) = self.write_unsealed(idx, kind, buf);
         if self.is_sealed {
             seal::seal(&mut buf[..len], self.config.job.key);
@@ -22,7 +22,7 @@ impl<D: Dialect> SlotHost<D> {
         (len, wire_len)
     }
 
-    fn write_unsealed(&self, idx: u16, kind: Kind, buf: &mut [u8]) -> (usize, usize) {
+    fn write_unsealed(&mut self, idx: u16, kind: Kind, buf: &mut [u8]) -> (usize, usize) {
         let slot = &self.slots[usize::from(idx)];
         let op = self.life.stream.op_of(slot.block).expect("a slot that sends has a block");
         let exponent = |ahead| {
@@ -43,14 +43,17 @@ impl<D: Dialect> SlotHost<D> {
         let brings = op.spec.primitive.contributes(self.config.rank);
         let elements = if brings || self.dialect.is_over_ranks() { range.len() } else { 0 };
         let len = Self::HEADER_LEN + op.encoding.buffer_len(elements);
+        let wire_len = Self::HEADER_LEN + op.encoding.wire_len(elements);
         if elements > 0 && brings {
-            op.read(slot.block, scaled_by, self.config.job.world_size, &mut buf[Self::HEADER_LEN..len]);
+            let (block, world_size) = (slot.block, self.config.job.world_size);
+            let op = self.life.stream.op_of_mut(block).expect("as before");
+            op.send(block, scaled_by, world_size, &mut buf[Self::HEADER_LEN..len]);
         } else {
             // In such a broadcast each rank has to bring a part. A rank other than the root brings zeros, so the sum is
             // the root's words.
             buf[Self::HEADER_LEN..len].fill(0);
         }
-        (len, Self::HEADER_LEN + op.encoding.wire_len(elements))
+        (len, wire_len)
     }
 
     pub(super) fn transmit(&mut self, idx: u16, (len, wire_len): (usize, usize)) -> Transmit {
