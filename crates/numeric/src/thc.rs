@@ -162,9 +162,7 @@ pub(crate) fn encode_with_loss<'a>(
         *x = f32::from(level(*code));
     }
     turn_back(block, Scale { world_size: 1, ..scale }, 1.0);
-    for (loss, x) in block.iter_mut().zip(input) {
-        *loss = x - *loss;
-    }
+    block.iter_mut().zip(input).for_each(|(loss, x)| *loss = x - *loss);
     &mut memory[..elements]
 }
 
