@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import ml_dtypes
@@ -138,6 +139,23 @@ def test_a_design_that_depends_on_arrival_is_refused_beside_reproducible(daemon:
         rank.connect(0, 1, daemon.address, job, protocol="flare", options=options)
 
 
+@pytest.mark.parametrize(
+    "options", [{"numbers": "int8"}, {"numbers": "int8", "down": "16"}, {"numbers": "thc4"}], ids=["8", "8 and 16", "4"]
+)
+def test_codes_have_the_bits_of_the_default_protocol(daemon: Daemon, job: str, options: dict[str, str]) -> None:
+    def total(own: int, name: str, **protocol: Any) -> Array:
+        kind: dict[str, Any] = {"options": options, "elements_per_packet": 256, **protocol}
+        with rank.connect(own, 3, daemon.address, f"{job}-{name}", **kind) as group:
+            return group.all_reduce(rank.data(own, 40_003, "f32"))
+
+    with ThreadPoolExecutor(3) as threads:
+        ours = list(threads.map(lambda own: total(own, "ours", protocol="flare"), range(3)))
+        default = list(threads.map(lambda own: total(own, "default"), range(3)))
+    assert len({rank.digest(sums) for sums in ours + default}) == 1
+    exact = np.sum([rank.data(own, 40_003, "f32").astype(np.float64) for own in range(3)], axis=0)
+    assert 0 < np.sum((ours[0] - exact) ** 2) < 0.03 * np.sum(exact**2)
+
+
 def test_the_program_says_the_order(daemon: Daemon, job: str) -> None:
     command = [PROGRAM, "allreduce", "--switch", daemon.address, "--job", job, "--rank", "0", "--world-size", "1"]
     command += ["--elements", "300000", "--dtype", "f64", "--op", "min", "--protocol", "flare"]
@@ -158,8 +176,14 @@ def test_the_program_says_the_order(daemon: Daemon, job: str) -> None:
 
 #: What runs at once on one star, by the number of threads of its switches: the tree, and an option.
 PLANS = {
-    "1": ["flat:reproducible=tree", "levels:reproducible=tree", "flat:reproducible=off", "flat:reproducible=ranks"],
-    "4": ["flat:reproducible=tree", "levels:reproducible=tree", "levels:reproducible=ranks"],
+    "1": [
+        *("flat:reproducible=tree", "levels:reproducible=tree", "flat:reproducible=off", "flat:reproducible=ranks"),
+        *("flat:numbers=int8", "levels:numbers=thc4"),
+    ],
+    "4": [
+        *("flat:reproducible=tree", "levels:reproducible=tree", "levels:reproducible=ranks"),
+        *("flat:numbers=thc4", "levels:numbers=int8"),
+    ],
 }
 Runs = Callable[[str, str], dict[str, Any]]
 
@@ -214,3 +238,14 @@ def test_over_ranks_any_placement_has_the_bits_of_one_switch(runs: Runs) -> None
     assert flat["digests"] == levels["digests"]
     assert len(flat["digests"]) == 1
     assert flat["orders"] == levels["orders"]
+
+
+@NEEDS_HOSTS
+@pytest.mark.parametrize(
+    "plan", [(cores, plan) for cores, plans in PLANS.items() for plan in plans if "numbers" in plan]
+)
+def test_sums_of_codes_have_the_same_bits_whatever_is_lost(runs: Runs, plan: tuple[str, str]) -> None:
+    said = runs(*plan)
+    assert len(said["digests"]) == 1
+    # Integers have no order.
+    assert said["orders"] == [None]

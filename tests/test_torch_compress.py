@@ -11,9 +11,9 @@ pytest.importorskip("torch", reason="PyTorch is not installed; `make test-torch`
 import torch_rank_compress
 from conftest import Ranks
 from torch_rank_hosts import on_hosts
+from tributary import _core
 from tributary.torch import Options
 from tributary.torch.compress import with_codes
-from tributary.torch.options import AT_HOSTS, AT_SWITCH
 
 
 @pytest.fixture
@@ -25,7 +25,18 @@ def meet(tmp_path: Path) -> str:
 BITS = [(8, "int8"), (4, "thc4")]
 
 
-@pytest.mark.parametrize("protocol", [AT_SWITCH, AT_HOSTS])
+def _sums_codes(protocol: str) -> bool:
+    try:
+        _core.check_options(protocol, {"numbers": "int8"})
+    except ValueError:
+        return False
+    return True
+
+
+PROTOCOLS = [protocol for protocol in _core.protocols() if _sums_codes(protocol)]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize(("bits", "codes"), BITS)
 def test_all_ranks_have_the_same_parameters_after_every_step(
     ranks: Ranks, meet: str, protocol: str, bits: int, codes: str
@@ -69,11 +80,15 @@ def test_ranks_of_a_host_sum_before_their_sum_is_compressed(
         assert seen == answers[0][2]
 
 
-@pytest.mark.parametrize("protocol", [AT_SWITCH, AT_HOSTS])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize(("bits", "codes"), BITS)
 def test_fsdp2_sums_gradients_as_codes(ranks: Ranks, meet: str, protocol: str, bits: int, codes: str) -> None:
     for exact, coded in ranks(torch_rank_compress.shards, 3, meet, protocol, bits, codes):
         assert coded < 1.5 * exact
+
+
+def test_two_protocols_of_switches_and_one_of_servers_have_codes() -> None:
+    assert sorted(_core.summed_by_servers(protocol) for protocol in PROTOCOLS) == [False, False, True]
 
 
 def test_what_does_not_fit_is_refused_with_a_sentence(ranks: Ranks, meet: str) -> None:
