@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,6 +50,7 @@ fn join_speaking(
         protocol,
         options: protocol.options.defaults(),
         udp: udp.local_addr().unwrap(),
+        core_ports: Vec::new(),
         elements_per_packet: None,
         max_elements_per_packet: 360,
         slots,
@@ -57,7 +59,7 @@ fn join_speaking(
         timeout: Duration::from_secs(20),
     };
     let incarnation = rendezvous.incarnation().unwrap();
-    challenge::answering(&udp, incarnation, || rendezvous.join(&request)).unwrap()
+    challenge::answering(slice::from_ref(&udp), incarnation, || rendezvous.join(&request)).unwrap()
 }
 
 #[test]
@@ -169,7 +171,7 @@ fn offer(switch: SocketAddr, udp: &UdpSocket, token: Option<&str>) -> String {
         stream.read_to_string(&mut answer).unwrap();
         answer
     };
-    challenge::answering(udp, INCARNATION, ask).unwrap()
+    challenge::answering(slice::from_ref(udp), INCARNATION, ask).unwrap()
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod support;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::slice;
 use std::sync::{Mutex, MutexGuard, Once};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -93,7 +94,7 @@ impl Worker {
 
     fn join(&self) -> Result<JoinAnswer, JoinError> {
         let incarnation = self.rendezvous.incarnation().unwrap();
-        challenge::answering(&self.udp, incarnation, || self.rendezvous.join(&self.request)).unwrap()
+        challenge::answering(slice::from_ref(&self.udp), incarnation, || self.rendezvous.join(&self.request)).unwrap()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Jobs with servers over real sockets: a switch, servers and workers in one process, on the loopback interface.
 
 use std::net::{SocketAddr, UdpSocket};
+use std::slice;
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -191,6 +192,7 @@ fn a_member_that_floods_a_server_with_pings_is_answered_now_and_then() {
         protocol,
         options,
         udp: udp.local_addr().unwrap(),
+        core_ports: Vec::new(),
         elements_per_packet: None,
         max_elements_per_packet: 360,
         slots: None,
@@ -199,7 +201,8 @@ fn a_member_that_floods_a_server_with_pings_is_answered_now_and_then() {
         timeout: PATIENCE,
     };
     let incarnation = rendezvous.incarnation().unwrap();
-    let answer = challenge::answering(&udp, incarnation, || rendezvous.join(&request)).unwrap().unwrap();
+    let answer =
+        challenge::answering(slice::from_ref(&udp), incarnation, || rendezvous.join(&request)).unwrap().unwrap();
     assert_eq!(answer.servers, [server.udp_addr()]);
     let mut ping = [0; COMMON_LEN];
     Common { protocol: protocol.code, kind: kind::PING, job: answer.job_id, key: answer.key }.emit(&mut ping);

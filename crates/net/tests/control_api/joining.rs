@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::slice;
 use std::thread;
 use std::time::Duration;
 
@@ -122,7 +123,7 @@ fn a_process_that_goes_away_while_it_waits_is_not_a_member_any_more() {
     let body = join_body(0, 2).replace("9000", &udp.local_addr().unwrap().port().to_string());
     write!(stream, "POST /jobs/a/join HTTP/1.1\r\nHost: s\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
     let waits = || eventually("the rank waits", || client::status(addr).unwrap().jobs.len() == 1);
-    challenge::answering(&udp, 0, waits).unwrap();
+    challenge::answering(slice::from_ref(&udp), 0, waits).unwrap();
     let waiting = client::status(addr).unwrap().jobs.remove(0);
     assert_eq!((waiting.state.as_str(), waiting.missing), ("forming", vec![1]));
     drop(stream);

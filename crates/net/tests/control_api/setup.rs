@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::slice;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -38,7 +39,7 @@ impl Worker {
 
     pub fn join(&self) -> Result<JoinAnswer, JoinError> {
         let incarnation = self.rendezvous.incarnation().unwrap();
-        challenge::answering(&self.udp, incarnation, || self.rendezvous.join(&self.request)).unwrap()
+        challenge::answering(slice::from_ref(&self.udp), incarnation, || self.rendezvous.join(&self.request)).unwrap()
     }
 
     /// One sign of life to every shard.

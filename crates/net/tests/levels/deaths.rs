@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::slice;
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -31,7 +32,8 @@ fn mute(switch: SocketAddr, job: &str, rank: u16, world_size: u16) -> TcpStream 
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
     let request = join_request(protocols::named("switchml").unwrap(), job, rank, world_size, &udp);
     let incarnation = rendezvous.incarnation().unwrap();
-    let answer = challenge::answering(&udp, incarnation, || rendezvous.join(&request)).unwrap().unwrap();
+    let answer =
+        challenge::answering(slice::from_ref(&udp), incarnation, || rendezvous.join(&request)).unwrap().unwrap();
     let (id, key) = (answer.job_id.0, answer.key.0);
     let body = format!(r#"{{"job_id":{id},"key":"{key:016x}","rank":{rank},"gone":{{"left":[],"lost":[]}}}}"#);
     let head = format!("POST /jobs/{job}/watch HTTP/1.1\r\nHost: switch\r\nContent-Length: {}\r\n\r\n", body.len());
