@@ -308,7 +308,7 @@ mod tests {
         for block in [0..2, 2..4] {
             let scale = Scale::codes(tensor.exponent(0..4), 1, CodeWidth::Eight);
             let mut vector = [0; 2];
-            tensor.encode(block.clone(), scale, &mut vector);
+            tensor.encode_with_loss(block.clone(), scale, &mut vector);
             tensor.decode(block, scale, &vector);
         }
         drop(tensor);

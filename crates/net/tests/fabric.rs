@@ -115,13 +115,25 @@ fn scrape(switch: &RunningSwitch, path: &str) -> String {
 }
 
 #[test]
+fn a_port_to_a_switch_that_is_further_from_hosts_is_an_uplink() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let text = format!(
+        "secret = \"0123456789abcdef\"\ncontroller = \"spine\"\nnetwork = \"127.77.6.0\"\nport = {free}\n[graph]\n\
+         hosts = [\"here\", \"away\"]\nswitches = [\"leaf\", \"other\", \"spine\"]\n\
+         links = [[\"here\", \"leaf\"], [\"away\", \"other\"], [\"leaf\", \"spine\"], \
+         [\"other\", \"spine\"], [\"leaf\", \"other\"]]\n"
+    );
+    let leaf = start(&Arc::new(FabricFile::parse(&text).unwrap()), "leaf");
+    let ports = client::status(leaf.listen_addr()).unwrap().switch.fabric.unwrap().ports;
+    let uplinks: Vec<_> = ports.iter().map(|port| (port.peer.as_str(), port.uplink)).collect();
+    assert_eq!(uplinks, [("here", false), ("spine", true), ("other", false)]);
+}
+
+#[test]
 fn a_job_with_static_trees_is_planned_at_the_controller_and_its_trees_are_shown_everywhere() {
     let fabric = fabric(5, "0123456789abcdef");
     let (leaf, top) = (start(&fabric, "leaf"), start(&fabric, "top"));
     until(&leaf, "a greeting", ready);
-    let ports = client::status(leaf.listen_addr()).unwrap().switch.fabric.unwrap().ports;
-    let uplinks: Vec<_> = ports.iter().map(|port| (port.peer.as_str(), port.uplink)).collect();
-    assert_eq!(uplinks, [("here", false), ("top", true)]);
     let switchml = protocols::named("switchml").unwrap();
     for integrity in ["none", "crc32c"] {
         let given = [("integrity".to_owned(), integrity.to_owned())].into();
