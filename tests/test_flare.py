@@ -246,6 +246,7 @@ def test_over_ranks_any_placement_has_the_bits_of_one_switch(runs: Runs) -> None
 )
 def test_sums_of_codes_have_the_same_bits_whatever_is_lost(runs: Runs, plan: tuple[str, str]) -> None:
     said = runs(*plan)
-    assert len(said["digests"]) == 1
+    # Codes of 4 bits are rounded at random, by the number of the block in its job: alike in the same run of each job.
+    assert len(said["digests"]) == (rank_runs.RUNS // rank_runs.JOBS if "thc4" in plan[1] else 1)
     # Integers have no order.
     assert said["orders"] == [None]

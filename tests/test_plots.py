@@ -55,6 +55,11 @@ def test_a_number_that_is_on_no_line_is_drawn_in_its_row_alone() -> None:
     assert len(rows.get_lines()) == 3
 
 
+def test_an_experiment_of_ones_own_has_figures_and_no_rows() -> None:
+    own = {key: value for key, value in outcome().items() if key != "rows"}
+    assert len(plots.draw(own).axes) == 2
+
+
 def test_rows_without_a_figure_make_a_picture() -> None:
     (rows,) = plots.draw({**outcome(), "figures": [], "rows": [row(), {**row(), "value": 0}]}).axes
     assert len(rows.get_lines()) == 3, "what is published as 0 divides nothing"

@@ -35,19 +35,20 @@ VERDICTS = {"agrees": "tab:green", "partial": "tab:orange", "differs": "tab:red"
 
 
 def draw(outcome: dict[str, Any]) -> Figure:
-    """Draw one experiment, as its JSON describes it: its figures, and below them its rows."""
-    figures, rows = outcome["figures"], outcome["rows"]
+    """Draw one experiment, as its JSON describes it: its figures, and below them its rows, if it is held against a paper."""
+    figures, rows = outcome["figures"], outcome.get("rows", [])
     if not figures and not rows:
         raise ValueError(f"{outcome['id']} has nothing to draw")
     columns, lines = _grid(len(figures))
-    heights = [4.0 * lines, 1.2 + 0.36 * len(rows)] if figures else [1.2 + 0.36 * len(rows)]
-    picture = Figure(figsize=(6.0 * max(columns, 2), sum(heights)), layout="constrained")
+    heights = [4.0 * lines] * bool(figures) + [1.2 + 0.36 * len(rows)] * bool(rows)
+    picture = Figure(figsize=(6.0 * max(columns, 2 if rows else 1), sum(heights)), layout="constrained")
     subfigures = picture.subfigures(len(heights), 1, height_ratios=heights, squeeze=False).flatten()
     if figures:
         axes = _draw_grid(subfigures[0], figures)
         for row in rows:
             _draw_published(axes, figures, row)
-    _draw_rows(subfigures[-1].subplots(), rows)
+    if rows:
+        _draw_rows(subfigures[-1].subplots(), rows)
     quick = " (small inputs)" if outcome["quick"] else ""
     picture.suptitle(f"{outcome['id']}: {outcome['title']}{quick}")
     return picture
