@@ -35,7 +35,7 @@ VERDICTS = {"agrees": "tab:green", "partial": "tab:orange", "differs": "tab:red"
 
 
 def draw(outcome: dict[str, Any]) -> Figure:
-    """Draw one experiment, as its JSON describes it: its figures, and below them its rows, if it is held against a paper."""
+    """Draw one experiment, as its JSON describes it: its figures, and below them its rows where a paper has numbers."""
     figures, rows = outcome["figures"], outcome.get("rows", [])
     if not figures and not rows:
         raise ValueError(f"{outcome['id']} has nothing to draw")
