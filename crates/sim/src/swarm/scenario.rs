@@ -70,7 +70,8 @@ pub fn scenario(seed: u64) -> Scenario {
         stream(17).classes(&mut network, &mut jobs, &mut traffic);
     }
     network.trim = network.lossless.is_none() && network.service == Some(Service::Strict) && stream(20).0.chance(0.5);
-    network.cut_through = network.lossless.is_none() && stream(19).0.chance(0.1);
+    let holds_whole = network.lossless.is_some() || network.shared_buffer.is_some();
+    network.cut_through = !holds_whole && stream(19).0.chance(0.1);
     let accelerator = accelerator(&network);
     let mut collectives = stream(5);
     jobs.iter_mut().for_each(|job| collectives.choose_collective(job, hosts));
