@@ -35,6 +35,8 @@ struct State {
     last_end: Time,
     /// Packets in the order of leaving.
     waiting: VecDeque<Waiting>,
+    /// The packet that came out last: where the far end cuts through, its rest may not have left yet.
+    last_out: Option<Waiting>,
     /// Where switches serve classes, the packets of each class that have not begun to leave, and their bytes.
     classes: Option<[(u32, u64); CLASSES]>,
 }
@@ -61,6 +63,7 @@ impl LinkChecker {
                 of_host: graph.switch_index(from).is_none(),
                 last_end: Time::ZERO,
                 waiting: VecDeque::new(),
+                last_out: None,
                 classes: (has_classes && graph.switch_index(from).is_some()).then(Default::default),
             }
         };
@@ -137,7 +140,7 @@ impl State {
 
     fn queued_bytes(&mut self, now: Time) -> u64 {
         let mut bytes = self.classes.map_or(0, |classes| classes.iter().map(|(_, bytes)| bytes).sum());
-        for packet in self.waiting.iter().rev().take_while(|packet| packet.end > now) {
+        for packet in self.last_out.iter().chain(&self.waiting).rev().take_while(|packet| packet.end > now) {
             // Of the packet in transmission, only what has not left yet counts.
             let rest = if packet.start >= now {
                 packet.bytes
@@ -217,6 +220,7 @@ impl State {
         if first.name != name(&event.packet) {
             return sentences.push(format!("it overtakes {:?} on its link", first.name));
         }
+        let first = self.last_out.insert(first);
         let passes = event.packet.dst != event.node && !event.packet.flags.every_hop();
         let head = self.head.filter(|_| passes).unwrap_or(first.bytes);
         let behind_head = self.spec.rate.time_of(first.bytes.saturating_sub(head));
@@ -253,7 +257,7 @@ fn rise(graph: &Graph, a: NodeId, b: NodeId) -> [i16; 2] {
 }
 
 impl LosslessChecker {
-    /// For switches where each of so many classes has a buffer at every port.
+    /// For switches where each of this many classes has a buffer at every port.
     pub fn new(graph: &Graph, classes: u64) -> LosslessChecker {
         let links = graph.edges().iter().flat_map(|edge| [(edge.b, edge.a_to_b), (edge.a, edge.b_to_a)]);
         let port = |(to, spec): (_, crate::topology::LinkSpec)| {

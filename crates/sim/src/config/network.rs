@@ -250,12 +250,11 @@ impl Network {
 
     /// Whether switches cut through.
     pub fn cut_through(&self) -> Result<bool, ConfigError> {
-        let whole =
-            |what| Err(invalid(format!("cut_through: {what} packets that have come in as a whole: leave one out")));
-        match self.cut_through {
-            true if self.lossless.is_some() => whole("`lossless` counts"),
-            true if self.shared_buffer.is_some() => whole("`shared_buffer` holds"),
-            cut_through => Ok(cut_through),
+        match self.cut_through && self.lossless.is_some() {
+            true => Err(invalid(
+                "cut_through: PAUSE and credits count packets that have come in as a whole: leave cut_through or lossless out",
+            )),
+            false => Ok(self.cut_through),
         }
     }
 

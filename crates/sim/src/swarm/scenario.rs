@@ -70,20 +70,9 @@ pub fn scenario(seed: u64) -> Scenario {
         stream(17).classes(&mut network, &mut jobs, &mut traffic);
     }
     network.trim = network.lossless.is_none() && network.service == Some(Service::Strict) && stream(20).0.chance(0.5);
-    let holds_whole = network.lossless.is_some() || network.shared_buffer.is_some();
-    network.cut_through = !holds_whole && stream(19).0.chance(0.1);
+    network.cut_through = network.lossless.is_none() && stream(19).0.chance(0.1);
     let accelerator = accelerator(&network);
-    let mut collectives = stream(5);
-    jobs.iter_mut().for_each(|job| collectives.choose_collective(job, hosts));
-    let [mut chosen, mut codes] = [7, 14].map(stream);
-    jobs.iter_mut().for_each(|job| chosen.choose_options(job));
-    jobs.iter_mut().for_each(|job| codes.choose_codes(job));
-    let [mut planned, mut sparse] = [8, 9].map(stream);
-    jobs.iter_mut().for_each(|job| planned.choose_roots(job));
-    jobs.iter_mut().for_each(|job| sparse.make_sparse(job));
-    let [mut partial, mut custom] = [10, 12].map(stream);
-    jobs.iter_mut().for_each(|job| partial.allow_partial(job));
-    jobs.iter_mut().for_each(|job| custom.choose_custom_op(job));
+    choose_sums(&mut jobs, hosts, stream);
     let heals = ending == Ending::AllHeals;
     let trainings = if heals { stream(11).trainings(hosts, heal, &network) } else { Vec::new() };
     Scenario {
@@ -103,6 +92,19 @@ pub fn scenario(seed: u64) -> Scenario {
         },
         ending,
     }
+}
+
+/// What jobs sum, and how.
+fn choose_sums(jobs: &mut [JobSection], hosts: u32, stream: impl Fn(u64) -> Draw) {
+    let [mut collectives, mut chosen, mut codes, mut planned] = [5, 7, 14, 8].map(&stream);
+    let [mut sparse, mut partial, mut custom] = [9, 10, 12].map(&stream);
+    jobs.iter_mut().for_each(|job| collectives.choose_collective(job, hosts));
+    jobs.iter_mut().for_each(|job| chosen.choose_options(job));
+    jobs.iter_mut().for_each(|job| codes.choose_codes(job));
+    jobs.iter_mut().for_each(|job| planned.choose_roots(job));
+    jobs.iter_mut().for_each(|job| sparse.make_sparse(job));
+    jobs.iter_mut().for_each(|job| partial.allow_partial(job));
+    jobs.iter_mut().for_each(|job| custom.choose_custom_op(job));
 }
 
 /// Without a draw of its own, which would change all scenarios.
