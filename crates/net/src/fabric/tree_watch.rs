@@ -16,6 +16,8 @@ use super::planning;
 /// A switch may be busy and therefore silent. If its cables are silent for this time after the neighbours called it
 /// dead, it really is dead.
 const DEAD_AFTER_SILENCE: Span = Span::from_millis(1_000);
+/// The same under protocols that go on with empty machines: a switch that is started again before costs them nothing.
+const DEAD_WHERE_REPAIRED: Span = Span::from_millis(2_000);
 
 /// A job that is installed at this switch.
 pub struct Installed {
@@ -64,7 +66,9 @@ impl Installed {
         if self.broken.is_some() {
             return false;
         }
-        let Some(edge) = self.edges.iter().find(|edge| now.since(edge.alive) >= DEAD_AFTER_SILENCE) else {
+        let survives = self.job.job.protocol.survives_tree_loss;
+        let dead_after = if survives { DEAD_WHERE_REPAIRED } else { DEAD_AFTER_SILENCE };
+        let Some(edge) = self.edges.iter().find(|edge| now.since(edge.alive) >= dead_after) else {
             return false;
         };
         let fabric = crossbar.fabric();
@@ -87,6 +91,7 @@ mod tests {
     use crate::udp::UdpPort;
     use tributary_control::fabric::Advert;
     use tributary_proto::contract::ids::{PortId, PortSet};
+    use tributary_proto::contract::protocol::Protocol;
     use tributary_proto::protocols;
 
     const SPINES: [(NodeId, PortId); 2] = [(NodeId(6), PortId(2)), (NodeId(7), PortId(3))];
@@ -96,9 +101,10 @@ mod tests {
     }
 
     /// The first leaf of two, below two spines, with a job of all four hosts over both.
-    fn leaf(controller: &str) -> (Crossbar, UdpPort, Installed) {
+    fn leaf(controller: &str, survives: bool) -> (Crossbar, UdpPort, Installed) {
         let fabric = testing::leaf_spine(&format!("controller = \"{controller}\""));
-        let protocol = protocols::ALL.iter().copied().find(|protocol| protocol.switch.is_some()).unwrap();
+        let suits = |protocol: &&Protocol| protocol.switch.is_some() && protocol.survives_tree_loss == survives;
+        let protocol = protocols::ALL.iter().copied().find(suits).unwrap();
         let job = testing::job(&fabric, protocol, 2, &[0, 1, 2, 3], 2);
         let udp = UdpPort::open(([127, 0, 0, 1], 0).into(), 1 << 16, 1 << 16).unwrap();
         let installed = Installed::new(Time::ZERO, job, &fabric);
@@ -120,26 +126,26 @@ mod tests {
 
     #[test]
     fn a_tree_whose_spine_is_silent_for_good_is_broken_and_the_way_around_is_named() {
-        let (mut crossbar, _udp, mut job) = leaf("leaf0");
-        hello(&mut crossbar, millis(0), &SPINES);
-        assert!(!job.check(millis(0), &crossbar));
-        // From now on only the first spine sends hellos, and the other leaf has just reported that the second one is
-        // silent.
-        for at in (50..=1_400).step_by(50) {
-            hello(&mut crossbar, millis(at), &SPINES[..1]);
-            let broken = job.check(millis(at), &crossbar);
-            assert_eq!(broken, at == 1_000, "at {at} ms, and only once");
+        for (survives, dead_after_ms) in [(false, 1_000), (true, 2_000)] {
+            let (mut crossbar, _udp, mut job) = leaf("leaf0", survives);
+            hello(&mut crossbar, millis(0), &SPINES);
+            assert!(!job.check(millis(0), &crossbar));
+            // From now on only the first spine sends hellos, and the other leaf has just reported that the second one is
+            // silent.
+            for at in (50..=2_400).step_by(50) {
+                hello(&mut crossbar, millis(at), &SPINES[..1]);
+                let broken = job.check(millis(at), &crossbar);
+                assert_eq!(broken, at == dead_after_ms, "at {at} ms, and only once");
+            }
+            let error = job.broken.unwrap();
+            let wanted = "of job \"sum\" ran through spine1, which is dead; connect again to run over spine0";
+            assert!(error.contains(wanted), "{error}");
         }
-        let error = job.broken.unwrap();
-        assert!(
-            error.contains("of job \"sum\" ran through spine1, which is dead; connect again to run over spine0"),
-            "{error}"
-        );
     }
 
     #[test]
     fn a_switch_that_was_only_busy_breaks_nothing() {
-        let (mut crossbar, _udp, mut job) = leaf("leaf0");
+        let (mut crossbar, _udp, mut job) = leaf("leaf0", false);
         hello(&mut crossbar, millis(0), &SPINES);
         job.check(millis(0), &crossbar);
         for at in (50..=1_000).step_by(50) {
@@ -156,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_controller_that_died_with_the_tree_must_be_started_first() {
-        let (mut crossbar, _udp, mut job) = leaf("spine1");
+        let (mut crossbar, _udp, mut job) = leaf("spine1", false);
         hello(&mut crossbar, millis(0), &SPINES);
         job.check(millis(0), &crossbar);
         hello(&mut crossbar, millis(1_200), &SPINES[..1]);
