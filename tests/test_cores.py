@@ -10,7 +10,11 @@ import numpy.typing as npt
 import pytest
 
 import tributary
+from tributary import _core
 
+#: Protocols whose slots cores can divide, and one of the others.
+DIVIDING = [protocol for protocol in _core.protocols() if _core.divides_slots(protocol, {})]
+OTHER = next(protocol for protocol in _core.protocols() if protocol not in DIVIDING)
 #: Two hundred blocks and one, more than the pool has.
 ELEMENTS = 200 * 64 + 7
 
@@ -42,9 +46,9 @@ def test_the_bits_are_the_same_on_any_number_of_cores() -> None:
 @pytest.mark.parametrize(
     ("protocol", "cores", "match"),
     [
-        ("ring", 2, "such a job of ring has no slots that 2 cores can divide: take one core, or switchml or flare"),
-        ("switchml", 17, "17 cores are not possible; a worker has 1 to 16"),
-        ("switchml", 0, "0 cores are not possible"),
+        (OTHER, 2, f"of {OTHER} has no slots that 2 cores can divide: take one core, or {' or '.join(DIVIDING)}"),
+        (DIVIDING[0], 17, "17 cores are not possible; a worker has 1 to 16"),
+        (DIVIDING[0], 0, "0 cores are not possible"),
     ],
 )
 def test_cores_that_do_not_work_are_refused(protocol: str, cores: int, match: str) -> None:

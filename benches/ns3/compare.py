@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -73,18 +73,17 @@ def ours(shape: Shape) -> Run:
     return Run(result.hops, time.process_time() - begun - result.report["speed"]["set_up_seconds"])
 
 
-def build(folder: Path) -> Path:
-    """Compile ns-3's program."""
-    program = folder / "workload_w"
-    libraries = [f"-lns3-{name}" for name in LIBRARIES]
-    command = ["g++", "-std=c++17", "-O3", "-o", str(program), str(SOURCE), *libraries]
+def build(source: Path, libraries: Sequence[str], folder: Path) -> Path:
+    """Compile a program for ns-3."""
+    program, script = folder / source.stem, Path(sys.argv[0]).name
+    command = ["g++", "-std=c++17", "-O3", "-o", str(program), str(source), *(f"-lns3-{name}" for name in libraries)]
     try:
         built = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError:
-        sys.exit("compare.py: error: g++ is missing; as root: apt-get install g++ libns3-dev")
+        sys.exit(f"{script}: error: g++ is missing; as root: apt-get install g++ libns3-dev")
     if built.returncode != 0:
         first = next((line for line in built.stderr.splitlines() if "error" in line), "it did not say why")
-        sys.exit(f"compare.py: error: ns-3's program was not built ({first}); as root: apt-get install g++ libns3-dev")
+        sys.exit(f"{script}: error: ns-3's program was not built ({first}); as root: apt-get install g++ libns3-dev")
     return program
 
 
@@ -113,7 +112,7 @@ def main() -> None:
         + ("; too small to say how fast" if arguments.tiny else "")
     )
     with tempfile.TemporaryDirectory(prefix="tributary-bench-") as folder:
-        program = build(Path(folder))
+        program = build(SOURCE, LIBRARIES, Path(folder))
         contenders: dict[str, Callable[[], Run]] = {
             "tributary": lambda: ours(shape),
             "ns-3 without its IP stack": lambda: ns3(program, shape, ipv4=False),

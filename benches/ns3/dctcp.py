@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from compare import build
 
 from tributary import sim
 
@@ -120,21 +121,6 @@ def ours(flows: Sequence[Flow], path: Path, window_ms: tuple[float, float]) -> R
     return Run(seconds, brought, into["queue_bytes"] / PACKET, int(result.queues["lost_queue_full"].sum()))
 
 
-def build(folder: Path) -> Path:
-    """Compile ns-3's program."""
-    program = folder / "dctcp"
-    libraries = [f"-lns3-{name}" for name in LIBRARIES]
-    command = ["g++", "-std=c++17", "-O2", "-o", str(program), str(SOURCE), *libraries]
-    try:
-        built = subprocess.run(command, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        sys.exit("dctcp.py: error: g++ is missing; as root: apt-get install g++ libns3-dev")
-    if built.returncode != 0:
-        first = next((line for line in built.stderr.splitlines() if "error" in line), "it did not say why")
-        sys.exit(f"dctcp.py: error: ns-3's program was not built ({first}); as root: apt-get install g++ libns3-dev")
-    return program
-
-
 def ns3(program: Path, flows: Sequence[Flow], path: Path, window_ms: tuple[float, float]) -> Run:
     """Run them on ns-3."""
     settings = {
@@ -208,7 +194,7 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tributary-bench-") as name:
         folder = Path(name)
-        program = build(folder)
+        program = build(SOURCE, LIBRARIES, folder)
         print(f"{SENDERS} senders, {GBPS} Gbit/s and {DELAY_US} us a link, marks above {MARK} packets of {PACKET} B")
         compare_long(program, folder, 2, 20 if arguments.tiny else 60)
         if not arguments.tiny:

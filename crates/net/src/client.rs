@@ -384,6 +384,6 @@ mod tests {
         let ordinary = serde_json::json!({ "job_id": 1, "key": "0000000000000007", "rank": 2 });
         assert_eq!(leave(false), ordinary);
         assert_eq!(leave(true)["lost"], true);
-        assert!(!serde_json::from_value::<LeaveBody>(ordinary).unwrap().lost, "a leave without it is no loss");
+        assert!(!serde_json::from_value::<LeaveBody>(ordinary).unwrap().lost, "a leave without it is an ordinary one");
     }
 }

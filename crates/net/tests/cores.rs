@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::{LocalSwitch, PATIENCE, connect_options, on_every_rank};
+use crate::support::{LocalSwitch, PATIENCE, connect_options, in_flight, on_every_rank};
 use tributary_net::client;
-use tributary_net::group::{ConnectOptions, Drive, Group, GroupError, Submission};
+use tributary_net::group::{ConnectOptions, Group, GroupError};
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
-use tributary_numeric::{DType, ReduceOp};
+use tributary_numeric::ReduceOp;
 use tributary_proto::contract::host::CollectiveError;
 use tributary_proto::contract::options::Options;
 use tributary_proto::contract::protocol::Protocol;
@@ -46,21 +46,12 @@ fn results(group: &Group, rank: u16) -> Vec<Vec<u32>> {
     all.push(bits(&whole));
     // Several under way, in place, which the I/O threads drive.
     let mut data: Vec<Vec<f32>> = [70_001, 5, 40_000].map(|len| input(rank, len)).into();
-    let pending: Vec<_> = data.iter_mut().map(|data| begin(group, data)).collect();
+    let pending: Vec<_> = data.iter_mut().map(|data| in_flight::begin_in_place(group, data)).collect();
     pending.iter().for_each(|one| one.wait(None).unwrap());
+    drop(pending);
     all.extend(data.iter().map(|data| bits(data)));
     assert_eq!(group.stats().unwrap().rejected_packets, 0);
     all
-}
-
-fn begin(group: &Group, data: &mut [f32]) -> tributary_net::group::Pending {
-    let at = data.as_mut_ptr().cast::<u8>();
-    let (loss, elements, drive) = (std::ptr::null_mut(), data.len(), Drive::Background);
-    let (dtype, op, timeout) = (DType::F32, ReduceOp::Sum, PATIENCE);
-    let submission = Submission { input: at, output: at, loss, elements, dtype, op, timeout, drive };
-    // SAFETY: the caller keeps the memory until it has waited.
-    #[allow(unsafe_code)]
-    unsafe { group.submit_allreduce(submission, 0..elements) }.unwrap()
 }
 
 /// The options of a protocol with which the bits of a sum do not depend on the order of arrival: of floats, in fixed point,
@@ -141,7 +132,7 @@ fn every_core_sends_and_the_control_plane_knows_one_member() {
 }
 
 #[test]
-fn ranks_that_disagree_hear_it_on_all_cores_and_the_first_cause_stays() {
+fn ranks_that_disagree_fail_on_all_cores_and_the_first_cause_stays() {
     let switch = LocalSwitch::start(1);
     let adjust = |options: &mut ConnectOptions| options.cores = 2;
     on_every_rank(&switch, "differ", 2, adjust, |group, rank| {

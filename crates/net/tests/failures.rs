@@ -6,11 +6,11 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::{LocalSwitch, PATIENCE, on_every_rank};
-use tributary_net::group::{ConnectError, Drive, Group, GroupError, Submission};
+use crate::support::{LocalSwitch, PATIENCE, in_flight, on_every_rank};
+use tributary_net::group::{ConnectError, Group, GroupError};
 use tributary_net::rendezvous::{Departed, Gone, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
 use tributary_net::shard::Shard;
-use tributary_numeric::{DType, ReduceOp};
+use tributary_numeric::ReduceOp;
 use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::host::CollectiveError;
 use tributary_proto::contract::ids::{JobId, JobKey, Rank};
@@ -224,12 +224,7 @@ fn closing_a_group_ends_what_is_under_way_and_a_wait_that_is_too_short_says_so()
         |group, rank| {
             if rank == 0 {
                 let mut data = vec![1i32; 5000];
-                let at = data.as_mut_ptr().cast::<u8>();
-                let (dtype, op, drive) = (DType::I32, ReduceOp::Sum, Drive::Background);
-                let (loss, timeout) = (std::ptr::null_mut(), PATIENCE);
-                let submission = Submission { input: at, output: at, loss, elements: 5000, dtype, op, timeout, drive };
-                // SAFETY: the data stays until the collective has ended, which closing the group sees to.
-                let pending = unsafe { group.submit_allreduce(submission, 0..5000) }.unwrap();
+                let pending = in_flight::begin_in_place(&group, &mut data);
                 let early = pending.wait(Some(Duration::from_millis(1)));
                 assert!(matches!(early, Err(GroupError::StillRunning { .. })), "{early:?}");
                 assert!(!pending.is_done());

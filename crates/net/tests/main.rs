@@ -10,6 +10,7 @@ mod every_address;
 mod fabric;
 mod fabric_memory;
 mod fabric_servers;
+mod fabric_view;
 mod failures;
 mod finish;
 mod fuzz;

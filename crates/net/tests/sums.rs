@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::thread;
 
-use crate::support::{LocalSwitch, PATIENCE, on_every_rank};
-use tributary_net::group::{ConnectOptions, Drive, Submission};
-use tributary_numeric::{DType, ReduceOp, f16};
+use crate::support::{LocalSwitch, PATIENCE, in_flight, on_every_rank};
+use tributary_net::group::ConnectOptions;
+use tributary_numeric::{ReduceOp, f16};
 use tributary_proto::contract::protocol::{Placement, Protocol};
 use tributary_proto::protocols;
 
@@ -16,13 +16,6 @@ fn value(rank: u16, round: u32, i: usize) -> i32 {
 
 fn input(rank: u16, round: u32, len: usize) -> Vec<i32> {
     (0..len).map(|i| value(rank, round, i)).collect()
-}
-
-/// A sum of one buffer into another, which the caller waits for later.
-fn submission(input: &[i32], output: &mut [i32]) -> Submission {
-    let (elements, dtype, op, drive) = (input.len(), DType::I32, ReduceOp::Sum, Drive::Background);
-    let (input, output) = (input.as_ptr().cast(), output.as_mut_ptr().cast());
-    Submission { input, output, loss: std::ptr::null_mut(), elements, dtype, op, timeout: PATIENCE, drive }
 }
 
 fn check(world_size: u16, round: u32, output: &[i32]) {
@@ -195,15 +188,14 @@ fn tensors_in_flight_together_stream_back_to_back() {
             let mut outputs: Vec<_> = lens.iter().map(|&len| vec![0i32; len]).collect();
             let mut pending = Vec::new();
             for (input, output) in inputs.iter().zip(&mut outputs) {
-                // SAFETY: inputs and outputs stay where they are, untouched, until all are waited for below.
-                let started = unsafe { group.submit_allreduce(submission(input, output), 0..input.len()) };
-                pending.push(started.unwrap());
+                pending.push(in_flight::begin(&group, input, output));
             }
             // Waited for in the opposite order: the first to end are found ended.
             for pending in pending.iter().rev() {
                 pending.wait(Some(PATIENCE)).unwrap();
                 assert!(pending.is_done());
             }
+            drop(pending);
             for (round, output) in outputs.iter().enumerate() {
                 check(3, round as u32, output);
             }
@@ -225,8 +217,7 @@ fn one_group_serves_many_threads_that_wait() {
             let inputs: Vec<_> = lens.iter().map(|&len| input(rank, len as u32, len)).collect();
             thread::scope(|scope| {
                 for (input, output) in inputs.iter().zip(&mut outputs) {
-                    // SAFETY: the scope ends, and with it the wait, before inputs and outputs do.
-                    let pending = unsafe { group.submit_allreduce(submission(input, output), 0..input.len()) }.unwrap();
+                    let pending = in_flight::begin(&group, input, output);
                     scope.spawn(move || pending.wait(None).unwrap());
                 }
             });

@@ -54,10 +54,8 @@ pub fn connect(
     let answer = join(&*rendezvous, &wish, &sockets).map_err(socket_error)??;
 
     let (key, job) = (answer.key, answer.job_id);
-    check_servers(options, &answer).inspect_err(|_| rendezvous.leave(job, key, options.rank, false))?;
-    check_fabric(options, &answer).inspect_err(|_| rendezvous.leave(job, key, options.rank, false))?;
-    check_operators(options, &answer).inspect_err(|_| rendezvous.leave(job, key, options.rank, false))?;
-    check_cores(options, &answer).inspect_err(|_| rendezvous.leave(job, key, options.rank, false))?;
+    let leave = || rendezvous.leave(job, key, options.rank, false);
+    check(options, &answer).inspect_err(|_| leave())?;
     let full = pool_size::packet_bytes(options.protocol, answer.elements_per_packet);
     let (clock, mut round_trip) = (Clock::start(), Duration::ZERO);
     let wakers = sockets.iter().map(|_| Waker::new().map(Arc::new)).collect::<io::Result<Vec<_>>>();
@@ -71,13 +69,12 @@ pub fn connect(
         let socket = udp.as_fd().try_clone_to_owned().map_err(socket_error)?;
         let link = Link::new(udp, header, &answer, full, Trees::of(options.protocol, &config));
         let mut engine = Engine::new(config.rank, clock, link, host).on_core(core, failure.clone());
-        let of_core = try_path(&mut engine, &waker, full, options, &answer, path.mtu).inspect_err(|_| {
-            rendezvous.leave(job, key, options.rank, false);
-        })?;
+        let of_core = try_path(&mut engine, &waker, full, options, &answer, path.mtu).inspect_err(|_| leave())?;
         round_trip = round_trip.max(of_core);
         cores.push(Core::new(engine, socket, waker));
     }
 
+    let identity = identity(options, &answer);
     let info = GroupInfo {
         switch: options.switch.clone(),
         job: options.job.clone(),
@@ -89,23 +86,27 @@ pub fn connect(
         elements_per_packet: answer.elements_per_packet,
         mtu: path.mtu,
         shards: answer.shards,
-        servers: if answer.serves.is_none() { answer.servers.clone() } else { Vec::new() },
+        servers: if answer.serves.is_none() { answer.servers } else { Vec::new() },
         local,
         cores: options.cores,
         round_trip,
     };
-    let identity = Identity {
+    Ok((Arc::new(Driver::new(identity, rendezvous, cores)), info))
+}
+
+/// How messages and the control plane name this worker.
+fn identity(options: &ConnectOptions, answer: &JoinAnswer) -> Identity {
+    Identity {
         switch: options.switch.clone(),
         job: options.job.clone(),
-        job_id: job,
-        key,
+        job_id: answer.job_id,
+        key: answer.key,
         rank: options.rank,
         world_size: options.world_size,
-        switches: answer.switches,
-        servers: answer.servers,
+        switches: answer.switches.clone(),
+        servers: answer.servers.clone(),
         in_fabric: answer.fabric.is_some(),
-    };
-    Ok((Arc::new(Driver::new(identity, rendezvous, cores)), info))
+    }
 }
 
 /// Joins, and meanwhile answers the switch's challenges to the sockets.
@@ -195,6 +196,14 @@ fn check_servers(options: &ConnectOptions, answer: &JoinAnswer) -> Result<(), Jo
          version of Tributary there",
         options.protocol.name, options.switch
     )))
+}
+
+/// What a worker cannot take of an answer.
+fn check(options: &ConnectOptions, answer: &JoinAnswer) -> Result<(), JoinError> {
+    check_servers(options, answer)?;
+    check_fabric(options, answer)?;
+    check_operators(options, answer)?;
+    check_cores(options, answer)
 }
 
 /// The switches of a fabric send what is for a rank to one address.

@@ -135,7 +135,7 @@ impl Core {
         }
     }
 
-    /// One sleep and one turn of a leader. There is no turn if another thread has taken the lead in the meantime.
+    /// One sleep of a leader, and one turn unless another thread has taken the lead in the meantime.
     fn lead<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,

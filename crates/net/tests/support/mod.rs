@@ -1,6 +1,8 @@
 //! A switch without HTTP: real shards on the loopback interface, and a rendezvous in memory.
 #![allow(dead_code)]
 
+pub mod in_flight;
+
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Condvar, Mutex};

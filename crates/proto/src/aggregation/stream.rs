@@ -307,6 +307,7 @@ mod tests {
 
     use super::*;
     use crate::contract::ids::{JobId, JobKey};
+    use crate::contract::options::OptionSet;
 
     proptest! {
         #[test]
@@ -318,7 +319,7 @@ mod tests {
             start in 0..100u64,
             len in 0..100u64,
         ) {
-            let options = crate::protocols::ALL[0].options.defaults();
+            let options = OptionSet::none("any").defaults();
             let (slots, shares) = (of_tree * trees, cores + more);
             let job = JobConfig {
                 job: JobId(1),

@@ -106,7 +106,7 @@ impl Checker {
         Checker::lossless_by_class(graph, 1)
     }
 
-    /// The same where PAUSE stops so many classes, which share a port's buffer evenly.
+    /// The same where PAUSE stops this many classes, which share a port's buffer evenly.
     pub fn lossless_by_class(graph: &Graph, classes: usize) -> (Checker, Findings) {
         let (checker, findings) = Checker::new(graph);
         (Checker { lossless: Some(LosslessChecker::new(graph, classes as u64)), ..checker }, findings)

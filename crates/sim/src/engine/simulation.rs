@@ -28,7 +28,7 @@ use crate::events::{Event, EventId, EventKind, TimerTable};
 use crate::net::{Fabric, Framing, LosslessSpec, Origin, Packet, Service, SharedBuffer};
 use crate::routing::{Balancing, Chooser, Table, default_divisors};
 use crate::topology::{Graph, LinkId};
-use crate::transport::TransportSettings;
+use crate::transport::{BEYOND_UDP, TransportSettings};
 
 /// How many events ahead each of these is fetched. Between two of them there is time enough for main memory, because
 /// each is found through the one before.
@@ -120,7 +120,7 @@ impl Simulation {
         settings.shared_buffer.into_iter().for_each(|buffer| fabric.set_shared_buffer(buffer, &graph));
         settings.service.iter().for_each(|service| fabric.set_service(service.clone(), &graph));
         if settings.trim {
-            fabric.set_trimming();
+            fabric.set_trimming(settings.framing.bytes_on_link(BEYOND_UDP));
         }
         if settings.cut_through {
             fabric.set_cut_through(&graph);

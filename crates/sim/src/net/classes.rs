@@ -9,8 +9,7 @@ use serde::{Deserialize, Serialize};
 use tributary_proto::contract::time::{Span, Time};
 
 use super::link::Link;
-use super::packet::{Framing, Packet, PacketFlags};
-use crate::transport::BEYOND_UDP;
+use super::packet::{Packet, PacketFlags};
 
 /// How many classes there are: the priorities of 802.1Q.
 pub const CLASSES: usize = 8;
@@ -38,9 +37,9 @@ impl Service {
 }
 
 /// What a switch that trims sends on of a packet for which its queue has no space, in the highest class (Handley et al., "NDP",
-/// SIGCOMM 2017): the header of a transport's packet, `None` of others, and of packets that are no longer than one.
-pub(super) fn header_of(packet: &Packet, framing: Framing) -> Option<Packet> {
-    let bytes = framing.bytes_on_link(BEYOND_UDP);
+/// SIGCOMM 2017): the header of a transport's packet, which has these bytes on a link, `None` of others, and of packets
+/// that are not longer.
+pub(super) fn header_of(packet: &Packet, bytes: u16) -> Option<Packet> {
     let has_data = !packet.is_of_job() && !packet.payload.is_none() && packet.bytes > bytes;
     has_data.then(|| Packet { bytes, flags: packet.flags.with_priority(CLASSES as u8 - 1), ..*packet })
 }

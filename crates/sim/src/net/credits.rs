@@ -170,7 +170,7 @@ impl<C: Copy> CreditPort<C> {
         self.channels[usize::from(class)].buffered
     }
 
-    /// So many bytes of a class more wait at the far end, or fewer; returns the order that it gives now.
+    /// Bytes of a class more wait at the far end, or fewer; returns the order that it gives now.
     pub fn count(&mut self, class: u8, bytes: i32, xoff: u64, xon: u64) -> Option<ClassOrder> {
         let channel = &mut self.channels[usize::from(class)];
         channel.buffered = channel.buffered.saturating_add_signed(bytes.into());

@@ -200,7 +200,7 @@ impl Lossless {
         self.service = Some(service);
     }
 
-    /// True if the class that came in over a link in this instant has no space for so many bytes.
+    /// True if the class that came in over a link in this instant has no space for this many bytes.
     pub fn is_class_full(&self, from: LinkId, bytes: u16) -> bool {
         let (port, classes) = (&self.ports[from.index()], &self.credits[from.index()]);
         self.service.is_some() && classes.buffered(classes.arrived) + u64::from(bytes) > port.buffer_bytes

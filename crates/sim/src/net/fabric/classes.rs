@@ -14,8 +14,8 @@ pub(in crate::net) struct Classes {
     ports: Vec<ClassQueues>,
     /// The class of each job's packets; 0 of those beyond.
     of_jobs: Vec<u8>,
-    /// Headers go on where data does not fit.
-    trims: bool,
+    /// The bytes of headers that go on where data does not fit.
+    trimmed_bytes: Option<u16>,
 }
 
 impl Fabric {
@@ -24,20 +24,21 @@ impl Fabric {
         if let Some(lossless) = &mut self.lossless {
             lossless.pause_classes(service.clone());
             self.links.iter_mut().for_each(|link| link.faulty = true);
-            self.classes = Some(Box::new(Classes { service, ports: Vec::new(), of_jobs: Vec::new(), trims: false }));
+            self.classes =
+                Some(Box::new(Classes { service, ports: Vec::new(), of_jobs: Vec::new(), trimmed_bytes: None }));
             return;
         }
         let ports = self.links.iter().map(|_| ClassQueues::default()).collect();
-        self.classes = Some(Box::new(Classes { service, ports, of_jobs: Vec::new(), trims: false }));
+        self.classes = Some(Box::new(Classes { service, ports, of_jobs: Vec::new(), trimmed_bytes: None }));
         for link in &mut self.links {
             link.serves_classes = graph.switch_index(link.from).is_some();
             link.faulty |= link.serves_classes;
         }
     }
 
-    /// Makes switches, which serve classes, trim what does not fit.
-    pub fn set_trimming(&mut self) {
-        self.classes.iter_mut().for_each(|classes| classes.trims = true);
+    /// Makes switches, which serve classes, trim what does not fit to a transport's header of these bytes on a link.
+    pub fn set_trimming(&mut self, header_bytes: u16) {
+        self.classes.iter_mut().for_each(|classes| classes.trimmed_bytes = Some(header_bytes));
     }
 
     /// Sets the class of all packets of a job.
@@ -68,10 +69,7 @@ impl Fabric {
         let Some(classes) = &mut self.classes else { return false };
         let (link, queues) = (&mut self.links[id.index()], &mut classes.ports[id.index()]);
         let mut fits = link.join_class(self.now, packet.bytes, queues.bytes_of(&packet), &mut packet.flags);
-        if !fits
-            && classes.trims
-            && let Some(header) = header_of(&packet, self.framing)
-        {
+        if !fits && let Some(header) = classes.trimmed_bytes.and_then(|bytes| header_of(&packet, bytes)) {
             packet = header;
             fits = link.join_class(self.now, packet.bytes, queues.bytes_of(&packet), &mut packet.flags);
             self.losses[id.index()][LossCause::Trimmed as usize] += u64::from(fits);

@@ -71,7 +71,7 @@ impl Fabric {
         self.accept_credit(id, at, credit);
     }
 
-    /// A class has so many bytes less at the far end of a link, which may order the near end to stop or to go on.
+    /// A class has this many bytes less at the far end of a link, which may order the near end to stop or to go on.
     fn count_class(&mut self, id: LinkId, Credit { channel, bytes }: Credit) {
         let at = self.order_arrival(id);
         let Some(lossless) = &mut self.lossless else { return };
