@@ -18,6 +18,7 @@ const PAPERS: &[&Paper] = &[
     &crate::panama::PAPER,
     &crate::pa_atp::PAPER,
     &crate::flare::PAPER,
+    &crate::thc::PAPER,
 ];
 
 /// The kinds of experiments that belong to no paper.

@@ -33,6 +33,7 @@ mod flare;
 mod pa_atp;
 mod panama;
 mod switchml;
+mod thc;
 
 pub use catalogue::{Entry, Takes, catalogue, find};
 pub use finding::{Figure, Finding, Findings, Series};
