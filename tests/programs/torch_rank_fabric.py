@@ -45,8 +45,8 @@ def main() -> None:
         dist.broadcast(torch.zeros(1000), 1 if rank == 0 else 2)
         raise AssertionError("ranks that name different roots are told")
     except MismatchError as error:
-        assert "from rank 1" in str(error), error
-        assert "from rank 2" in str(error), error
+        assert "rank 0 brings broadcast with root 1" in str(error), error
+        assert "ranks 1, 2, 3 bring broadcast with root 2" in str(error), error
     # In one piece: all ranks write to one pipe.
     print(f"rank {rank} is right: {text}\n", end="", flush=True)
     dist.destroy_process_group()
