@@ -40,6 +40,8 @@ class Switch:
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
         self.pid = int(self.await_event("listening")["pid"])
+        # It has opened all that it needs when it has answered.
+        self.get("/status")
         self.descriptors = self.open_descriptors()
 
     def read(self) -> None:
@@ -75,6 +77,9 @@ class Switch:
             event = self.await_event("handed_over", "not_handed_over")
             if event["event"] == "not_handed_over":
                 return str(event["sentence"])
+            if self.pid == self.first.pid:
+                # The channel to the program before, which it keeps when that has ended.
+                self.descriptors += 1
             self.pid = int(event["pid"])
         return None
 
