@@ -97,8 +97,9 @@ fn a_fabric_agrees_within_15_percent() {
 }
 
 /// A fabric that loses nothing, with four spines.
-const LOSSLESS: &str = "secret = \"a fabric of this machine alone\"\ncontroller = \"leaf0\"\nrate = \"200 Mbit/s\"\nqueue = \"1024 KiB\"\nlossless = true\n\
-                        mark_above = \"64 KiB\"\nmark_all_above = \"512 KiB\"\n[leaf_spine]\nleaves = 2\nspines = 4\nhosts_per_leaf = 4\n";
+const LOSSLESS: &str = "secret = \"a fabric of this machine alone\"\ncontroller = \"leaf0\"\nqueue = \"1024 KiB\"\nlossless = true\n\
+                        mark_above = \"64 KiB\"\nmark_all_above = \"512 KiB\"\n";
+const SHAPE: &str = "[leaf_spine]\nleaves = 2\nspines = 4\nhosts_per_leaf = 4\n";
 
 /// A run over planned trees.
 #[derive(Clone, Copy)]
@@ -111,9 +112,9 @@ struct Planned {
     elements_per_packet: u64,
 }
 
-fn real_trees(protocol: &Protocol, elements: u64) -> Option<Planned> {
+fn real_trees(protocol: &Protocol, rate: &str, elements: u64) -> Option<Planned> {
     let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
-    file.write_all(LOSSLESS.as_bytes()).unwrap();
+    write!(file, "{LOSSLESS}rate = \"{rate}\"\n{SHAPE}").unwrap();
     let report = real(file.path(), elements, &["--protocol", protocol.name])?;
     let count =
         |name: &str| report["ranks"].as_array().unwrap().iter().map(|rank| rank[name].as_f64().unwrap()).sum::<f64>();
@@ -127,11 +128,11 @@ fn real_trees(protocol: &Protocol, elements: u64) -> Option<Planned> {
 }
 
 /// The same with what the real job was granted, simulated.
-fn simulated_trees(protocol: &Protocol, elements: u64, granted: Planned) -> Planned {
+fn simulated_trees(protocol: &Protocol, rate: &str, elements: u64, granted: Planned) -> Planned {
     let Planned { trees, slots, elements_per_packet, .. } = granted;
     // What `tributary lab fabric` counts is what a cable counts: Ethernet, IPv4 and UDP headers.
     let text = format!(
-        "[network]\nleaf_spine = {{ leaves = 2, spines = 4, hosts_per_leaf = 4 }}\nrate = \"200 Mbit/s\"\ndelay = \"5 us\"\n\
+        "[network]\nleaf_spine = {{ leaves = 2, spines = 4, hosts_per_leaf = 4 }}\nrate = \"{rate}\"\ndelay = \"5 us\"\n\
          switch_latency = \"50 us\"\nqueue = \"1 MiB\"\nmark_above = \"64 KiB\"\nmark_all_above = \"512 KiB\"\noverhead = 42\n\
          shortest = 42\nlossless = {{}}\n[[job]]\nprotocol = \"{protocol}\"\nhosts = [0, 1, 2, 3, 4, 5, 6, 7]\n\
          tensor = \"{} B\"\niterations = {ITERS}\ntype = \"{TYPE}\"\ntrees = {trees}\nroot_choice = \"least_loaded\"\n\
@@ -147,16 +148,16 @@ fn simulated_trees(protocol: &Protocol, elements: u64, granted: Planned) -> Plan
 }
 
 /// A table of sums over planned trees on a fabric that loses nothing.
-fn trees_agree(mebibytes: &[u64], nearness: &Nearness) -> bool {
+fn trees_agree(rate: &str, mebibytes: &[u64], nearness: &Nearness) -> bool {
     let mut agree = true;
     println!("| protocol, tensor, trees, slots | sent again | real | simulated | ratio |\n|---|---|---:|---:|---:|");
     for protocol in protocols::ALL.iter().filter(|protocol| protocol.placement == Placement::Trees) {
         for mebibytes in mebibytes {
             let elements = mebibytes << 18;
             // What a job is granted is known when it runs.
-            let Some(first) = real_trees(protocol, elements) else { return true };
-            let simulated = simulated_trees(protocol, elements, first);
-            let one = |number: usize| if number == 0 { Some(first) } else { real_trees(protocol, elements) };
+            let Some(first) = real_trees(protocol, rate, elements) else { return true };
+            let simulated = simulated_trees(protocol, rate, elements, first);
+            let one = |number: usize| if number == 0 { Some(first) } else { real_trees(protocol, rate, elements) };
             let Some(real) = nearness.fastest(simulated.seconds, |run| run.seconds, one) else { continue };
             let again = format!("{:.1} %, {:.1} %", real.again * 100.0, simulated.again * 100.0);
             let what = format!("{protocol}, {mebibytes} MiB, {}, {} | {again}", real.trees, real.slots);
@@ -168,11 +169,12 @@ fn trees_agree(mebibytes: &[u64], nearness: &Nearness) -> bool {
 
 #[test]
 fn planned_trees_on_a_fabric_agree_within_noise() {
-    assert!(trees_agree(&[4], &Nearness::within(0.85..=1.6)), "see the table");
+    // A quarter of the rate, so that 14 processes of a busy machine have the time that its links take.
+    assert!(trees_agree("50 Mbit/s", &[1], &Nearness::within(0.85..=1.6)), "see the table");
 }
 
 #[test]
 #[ignore = "no room for noise: run it by hand, on a machine that has little else to do"]
 fn planned_trees_on_a_fabric_agree_within_15_percent() {
-    assert!(trees_agree(&[1, 4, 16], &Nearness::at_rest(0.85..=1.15)), "see the table");
+    assert!(trees_agree("200 Mbit/s", &[1, 4, 16], &Nearness::at_rest(0.85..=1.15)), "see the table");
 }
