@@ -15,7 +15,7 @@ TINY = ["--turns", "1", "--calls", "2"]
 
 def bench(*words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tributary.torch.bench", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=150)
+    return subprocess.run(command, capture_output=True, text=True, timeout=400)
 
 
 def test_ranks_of_this_machine_are_measured_beside_gloo_and_it_says_where_they_sum() -> None:

@@ -20,7 +20,7 @@ SCRIPT = ROOT / "scripts/gpu-check"
 
 def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """What the script, or a file that it has made, prints."""
-    return subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=120, cwd=cwd)
+    return subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=400, cwd=cwd)
 
 
 def test_one_file_has_all_that_the_check_needs_and_says_what_it_could_not_run(tmp_path: Path) -> None:

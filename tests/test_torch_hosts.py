@@ -195,7 +195,7 @@ def star(
     words = [per_host, *([] if share is None else [share]), elements, times]
     command += [sys.executable, "tests/programs/torch_rank_hosts.py", *map(str, words)]
     variables = os.environ | {"TRIBUTARY_LOCAL": local}
-    ran = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=150, env=variables)
+    ran = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=400, env=variables)
     assert ran.returncode == 0, ran.stderr
     said: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
     return said

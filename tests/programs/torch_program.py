@@ -22,7 +22,7 @@ def start(*arguments: str, processes: int = 2, **variables: str) -> subprocess.P
 def finish(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
     """Wait for what was started; return what its processes said."""
     try:
-        out, err = process.communicate(timeout=150)
+        out, err = process.communicate(timeout=400)
     finally:
         process.kill()
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
