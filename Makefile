@@ -11,8 +11,8 @@ export PIP_QUIET := 1
 
 # Long tests mostly wait, for packets that were lost and ranks that died. With four at once on two cores, some that count seconds failed.
 TESTS_AT_ONCE := 2
-# Those of Python wait for more, for processes to begin and for ranks to meet.
-PYTHON_TESTS_AT_ONCE := 3
+# Those of Python need the cores as well: with three at once on slow ones, ranks had not met after a minute.
+PYTHON_TESTS_AT_ONCE := 2
 
 CARGO_TEST := cargo test --locked --workspace --quiet
 BENCHES := --bench switches --bench switchml

@@ -53,7 +53,7 @@ def test_examples_run(arguments: tuple[str, ...]) -> None:
 def test_a_language_model_is_trained_in_each_way_with_each_seed_and_each_is_compared_with_float32() -> None:
     words = ["--bits", "4", "--only-text", "--seeds", "2", "--processes", "1", "--steps", "1", *TINY]
     script = [sys.executable, "experiments/train_accuracy.py", *words]
-    ran = subprocess.run(script, capture_output=True, text=True, cwd=ROOT, timeout=600)
+    ran = subprocess.run(script, capture_output=True, text=True, cwd=ROOT, timeout=1500)
     assert ran.returncode == 0, ran.stderr
     for way in ("4 bits", "bfloat16", "top-k", "float32"):
         assert len(re.findall(rf"^{way} +seed [12] of 2: \d\.\d{{4}} bits per byte$", ran.stdout, re.M)) == 2
