@@ -98,8 +98,7 @@ fn a_fabric_agrees_within_15_percent() {
 
 /// A fabric that loses nothing, with four spines.
 const LOSSLESS: &str = "secret = \"a fabric of this machine alone\"\ncontroller = \"leaf0\"\nqueue = \"1024 KiB\"\nlossless = true\n\
-                        mark_above = \"64 KiB\"\nmark_all_above = \"512 KiB\"\n";
-const SHAPE: &str = "[leaf_spine]\nleaves = 2\nspines = 4\nhosts_per_leaf = 4\n";
+                        mark_above = \"64 KiB\"\nmark_all_above = \"512 KiB\"\n[leaf_spine]\nleaves = 2\nspines = 4\nhosts_per_leaf = 4\n";
 
 /// A run over planned trees.
 #[derive(Clone, Copy)]
@@ -114,7 +113,7 @@ struct Planned {
 
 fn real_trees(protocol: &Protocol, rate: &str, elements: u64) -> Option<Planned> {
     let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
-    write!(file, "{LOSSLESS}rate = \"{rate}\"\n{SHAPE}").unwrap();
+    write!(file, "rate = \"{rate}\"\n{LOSSLESS}").unwrap();
     let report = real(file.path(), elements, &["--protocol", protocol.name])?;
     let count =
         |name: &str| report["ranks"].as_array().unwrap().iter().map(|rank| rank[name].as_f64().unwrap()).sum::<f64>();

@@ -44,7 +44,7 @@ impl Experiment for Tables {
         findings.value("beaten", counts.iter().filter(|(better, _)| *better > 0).count() as f64);
         let elsewhere = self.tables.iter().filter(|table| (clip(table.one_of) - table.clip).abs() > 5e-7);
         findings.value("clips", elsewhere.count() as f64);
-        let first = self.tables.first().ok_or_else(|| ReproduceError::Bad("there is no table".into()))?;
+        let first = self.tables.first().ok_or_else(|| ReproduceError::Bad("`tables` is empty".into()))?;
         let theirs = first.levels();
         let same = thc::LEVELS.iter().zip(&theirs).filter(|&(&ours, &theirs)| u16::from(ours) == theirs).count();
         findings.value("levels", (thc::LEVELS.len().max(theirs.len()) - same) as f64);
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn shares_of_normal_numbers_are_those_of_tables() {
-        // Its error is some h^4 / 75 with steps of h.
+        // Simpson's rule errs by some h^4 / 75 here, with steps of h.
         assert!((mass(-1.0, 1.0) - 0.682_689_492_137).abs() < 1e-10);
         // Between levels of which all numbers are one, nothing errs; a wide step errs as the numbers' own variance.
         let errors = Errors::new(2, 8.0);
