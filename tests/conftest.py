@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import multiprocessing
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from multiprocessing.synchronize import Barrier
 from typing import Any
@@ -47,13 +47,56 @@ def daemon() -> Iterator[Daemon]:
     daemon.stop()
 
 
+class _Pool:
+    """Processes for ranks that stay up until a test fails: what it left behind would fail those after it."""
+
+    def __init__(self) -> None:
+        self.is_spoilt = False
+        self._executor: ProcessPoolExecutor | None = None
+
+    def executor(self) -> ProcessPoolExecutor:
+        if self.is_spoilt:
+            self.stop()
+        if self._executor is None:
+            spawn = multiprocessing.get_context("spawn")
+            gates = {world_size: spawn.Barrier(world_size) for world_size in range(1, WORKERS + 1)}
+            self._executor = ProcessPoolExecutor(WORKERS, mp_context=spawn, initializer=_hold_gates, initargs=(gates,))
+        return self._executor
+
+    def stop(self) -> None:
+        if self.is_spoilt:
+            # A rank may hang.
+            for process in multiprocessing.active_children():
+                process.kill()
+        if self._executor is not None:
+            self._executor.shutdown(cancel_futures=True)
+        self.is_spoilt, self._executor = False, None
+
+
 @pytest.fixture(scope="session")
-def workers() -> Iterator[ProcessPoolExecutor]:
-    """Processes for ranks."""
-    spawn = multiprocessing.get_context("spawn")
-    gates = {world_size: spawn.Barrier(world_size) for world_size in range(1, WORKERS + 1)}
-    with ProcessPoolExecutor(WORKERS, mp_context=spawn, initializer=_hold_gates, initargs=(gates,)) as pool:
-        yield pool
+def _pool() -> Iterator[_Pool]:
+    """The processes for ranks of all tests."""
+    pool = _Pool()
+    yield pool
+    pool.stop()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Note that a test with ranks failed."""
+    try:
+        return (yield)
+    except (Exception, pytest.fail.Exception):
+        pool = item.funcargs.get("_pool") if isinstance(item, pytest.Function) else None
+        if isinstance(pool, _Pool):
+            pool.is_spoilt = True
+        raise
+
+
+@pytest.fixture
+def workers(_pool: _Pool) -> ProcessPoolExecutor:
+    """Processes for ranks, none of which a test has left that failed."""
+    return _pool.executor()
 
 
 Ranks = Callable[..., list[Any]]

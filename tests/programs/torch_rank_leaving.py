@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from unittest import mock
@@ -58,8 +59,12 @@ def idle_groups(rank: int, size: int, meet: str, count: int, local: str) -> tupl
     """More descriptors, and the names of more threads, with this many idle groups more; they have summed."""
 
     def open_now() -> tuple[int, Counter[str]]:
-        tasks = [task / "comm" for task in Path("/proc/self/task").iterdir()]
-        return len(os.listdir("/proc/self/fd")), Counter(task.read_text().strip() for task in tasks)
+        names: Counter[str] = Counter()
+        for task in Path("/proc/self/task").iterdir():
+            # A thread may end meanwhile.
+            with suppress(OSError):
+                names[(task / "comm").read_text().strip()] += 1
+        return len(os.listdir("/proc/self/fd")), names
 
     def used_group() -> dist.ProcessGroup:
         group = dist.new_group()
