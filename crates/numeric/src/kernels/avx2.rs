@@ -12,6 +12,7 @@ use super::{Combine, ElementKernels, Fold, Kernels, Unscale, table};
 use crate::dtype::{DType, ReduceOp};
 use crate::number::{DROPPED_BITS, FixedPoint, Number};
 use crate::operator::Sum;
+use crate::thc::{NEAR, Near};
 
 /// Elements in one step.
 const STEP: usize = 8;
@@ -39,6 +40,32 @@ pub(super) static KERNELS: Kernels = {
 instruction_set! {
     /// The instructions of this file.
     Avx2, "avx2,f16c"
+}
+
+impl Near for Avx2 {
+    #[inline(always)]
+    fn combine(block: &mut [f32; NEAR]) {
+        // SAFETY: only loops that `run` compiles for this set get here; the block is two registers.
+        unsafe {
+            let [first, last] = [0, STEP].map(|at| combine_near(_mm256_loadu_ps(block.as_ptr().add(at))));
+            _mm256_storeu_ps(block.as_mut_ptr(), _mm256_add_ps(first, last));
+            _mm256_storeu_ps(block.as_mut_ptr().add(STEP), _mm256_sub_ps(first, last));
+        }
+    }
+}
+
+/// Three steps of a Hadamard transform: each element and the one beside it, two and four beside it become their sum and
+/// their difference.
+#[inline]
+#[target_feature(enable = "avx2,f16c")]
+fn combine_near(x: __m256) -> __m256 {
+    let [p, m] = [0.0, -0.0];
+    let x =
+        _mm256_add_ps(_mm256_permute_ps::<0b10_11_00_01>(x), _mm256_xor_ps(x, _mm256_setr_ps(p, m, p, m, p, m, p, m)));
+    let x =
+        _mm256_add_ps(_mm256_permute_ps::<0b01_00_11_10>(x), _mm256_xor_ps(x, _mm256_setr_ps(p, p, m, m, p, p, m, m)));
+    let beside = _mm256_permute2f128_ps::<1>(x, x);
+    _mm256_add_ps(beside, _mm256_xor_ps(x, _mm256_setr_ps(p, p, p, p, m, m, m, m)))
 }
 
 /// Hand-written kernels for fixed point.

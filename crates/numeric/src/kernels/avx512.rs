@@ -10,6 +10,7 @@ use super::portable;
 use super::{Combine, ElementKernels, Fold, Kernels, Unscale, table};
 use crate::dtype::{DType, ReduceOp};
 use crate::number::{DROPPED_BITS, FixedPoint, Number};
+use crate::thc::Near;
 
 /// Elements in one step.
 const STEP: usize = 16;
@@ -41,6 +42,8 @@ instruction_set! {
     /// The instructions of this file.
     Avx512, "avx512f,avx512bw,avx512dq,avx512vl"
 }
+
+impl Near for Avx512 {}
 
 /// Hand-written kernels for fixed point.
 const fn convert<T: Float>(mut kernels: ElementKernels<T>) -> ElementKernels<T> {

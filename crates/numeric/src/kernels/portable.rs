@@ -9,7 +9,7 @@ use crate::non_finite;
 use crate::number::{FixedPoint, Lane, Number};
 use crate::operator::Operator;
 use crate::scale::{BlockExponent, Scale};
-use crate::thc;
+use crate::thc::{self, Near};
 
 #[inline(always)]
 pub(super) fn store_be(lanes: &mut [u32], vector: &[u8]) {
@@ -113,22 +113,27 @@ pub(super) fn norm<T: FixedPoint>(input: &[T]) -> BlockExponent {
 }
 
 #[inline(always)]
-pub(super) fn encode_rotated<T: FixedPoint>(input: &[T], scale: Scale, vector: &mut [u8]) {
-    thc::encode(binary32(input), scale, vector);
+pub(super) fn encode_rotated<N: Near, T: FixedPoint>(input: &[T], scale: Scale, vector: &mut [u8]) {
+    thc::encode::<N>(binary32(input), scale, vector);
 }
 
 #[inline(always)]
-pub(super) fn encode_rotated_with_loss<T: FixedPoint>(input: &[T], scale: Scale, vector: &mut [u8], loss: &mut [T]) {
+pub(super) fn encode_rotated_with_loss<N: Near, T: FixedPoint>(
+    input: &[T],
+    scale: Scale,
+    vector: &mut [u8],
+    loss: &mut [T],
+) {
     let mut memory = [0f32; thc::MAX_BLOCK];
-    for (to, x) in loss.iter_mut().zip(thc::encode_with_loss(binary32(input), scale, vector, &mut memory)) {
+    for (to, x) in loss.iter_mut().zip(thc::encode_with_loss::<N>(binary32(input), scale, vector, &mut memory)) {
         *to = T::from_f64((*x).into());
     }
 }
 
 #[inline(always)]
-pub(super) fn decode_rotated<T: FixedPoint>(vector: &[u8], scale: Scale, op: ReduceOp, output: &mut [T]) {
+pub(super) fn decode_rotated<N: Near, T: FixedPoint>(vector: &[u8], scale: Scale, op: ReduceOp, output: &mut [T]) {
     let (elements, mut memory) = (output.len(), [0f32; thc::MAX_BLOCK]);
-    for (to, x) in output.iter_mut().zip(thc::decode(vector, scale, op, elements, &mut memory)) {
+    for (to, x) in output.iter_mut().zip(thc::decode::<N>(vector, scale, op, elements, &mut memory)) {
         *to = T::from_f64((*x).into());
     }
 }

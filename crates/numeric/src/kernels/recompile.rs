@@ -1,5 +1,7 @@
 //! Compiles loops that are written once for several instruction sets.
 
+use crate::thc::Near;
+
 /// A plain function for a table, from a function that needs instructions that not every processor has.
 #[cfg(target_arch = "x86_64")]
 macro_rules! enter {
@@ -10,7 +12,7 @@ macro_rules! enter {
 }
 
 /// A set of instructions that [`run`](InstructionSet::run) may use.
-pub(super) trait InstructionSet: 'static {
+pub(super) trait InstructionSet: Near + 'static {
     /// The result of `work`, compiled for these instructions: `work` is inlined into a function that has them.
     ///
     /// # Safety
@@ -20,6 +22,8 @@ pub(super) trait InstructionSet: 'static {
 
 /// The instructions that every processor of the target has.
 pub(super) struct Baseline;
+
+impl Near for Baseline {}
 
 impl InstructionSet for Baseline {
     #[inline(always)]

@@ -108,11 +108,11 @@ const fn fixed<I: InstructionSet, T: FixedPoint>(max_abs: fn(&[T]) -> u32) -> Fi
         decode_codes_8: compile!(I: portable::decode_codes::<T, Code>; vector: &[u8], unscale: super::Unscale, output: &mut [T]),
         decode_codes_16: compile!(I: portable::decode_codes::<T, CodeSum>; vector: &[u8], unscale: super::Unscale, output: &mut [T]),
         norm: compile!(I: portable::norm; input: &[T]),
-        encode_rotated: compile!(I: portable::encode_rotated; input: &[T], scale: Scale, vector: &mut [u8]),
+        encode_rotated: compile!(I: portable::encode_rotated::<I, T>; input: &[T], scale: Scale, vector: &mut [u8]),
         encode_rotated_with_loss: compile!(
-            I: portable::encode_rotated_with_loss; input: &[T], scale: Scale, vector: &mut [u8], loss: &mut [T]
+            I: portable::encode_rotated_with_loss::<I, T>; input: &[T], scale: Scale, vector: &mut [u8], loss: &mut [T]
         ),
-        decode_rotated: compile!(I: portable::decode_rotated; vector: &[u8], scale: Scale, op: ReduceOp, output: &mut [T]),
+        decode_rotated: compile!(I: portable::decode_rotated::<I, T>; vector: &[u8], scale: Scale, op: ReduceOp, output: &mut [T]),
     }
 }
 

@@ -9,9 +9,12 @@
 //! block draws the signs, the same on all ranks; a seed of rank and block draws the rounding. So a packet that is sent
 //! again is the same packet.
 
+mod hadamard;
+
+pub(crate) use self::hadamard::{NEAR, Near};
+use self::hadamard::{scale_and_flip, transform};
 use crate::dtype::ReduceOp;
 use crate::scale::{BlockExponent, CodeWidth, Codes, LARGEST_LEVEL, Rotated, Scale, padded};
-use crate::splitmix::splitmix64;
 
 /// The most elements of a block.
 pub const MAX_BLOCK: usize = 1024;
@@ -27,7 +30,7 @@ pub const GRANULARITY: u8 = LARGEST_LEVEL as u8;
 pub const CLIP: f32 = 2.153_874_7;
 
 /// The code of an element that is not finite, in a block that brings nothing else; other elements have the code 0.
-const NOT_FINITE: u8 = 15;
+const NOT_FINITE: u32 = 15;
 
 /// The steps of a norm from one power of two to the next.
 pub const NORM_STEPS: i16 = 64;
@@ -131,49 +134,37 @@ fn fill(input: impl Iterator<Item = f32>, memory: &mut [f32; MAX_BLOCK]) -> &mut
 
 /// Writes the codes of a block of at most [`MAX_BLOCK`] elements.
 #[inline(always)]
-pub(crate) fn encode(input: impl Iterator<Item = f32>, scale: Scale, vector: &mut [u8]) {
-    let (mut memory, mut codes) = ([0f32; MAX_BLOCK], [0u8; MAX_BLOCK]);
+pub(crate) fn encode<N: Near>(input: impl Iterator<Item = f32>, scale: Scale, vector: &mut [u8]) {
+    let mut memory = [0f32; MAX_BLOCK];
     let elements = fill(input, &mut memory).len();
-    let (block, codes) = (&mut memory[..padded(elements)], &mut codes[..padded(elements)]);
-    codes_of(block, scale, codes);
-    pack(codes, vector);
+    codes_of::<N>(&mut memory[..padded(elements)], scale, vector);
 }
 
 /// The same; and what the codes lack of the elements, for error feedback, in `memory`: all of a block that is not sent as
 /// it is, because an element of some rank is not finite; nothing of such an element.
 #[inline(always)]
-pub(crate) fn encode_with_loss<'a>(
+pub(crate) fn encode_with_loss<'a, N: Near>(
     input: impl Iterator<Item = f32> + Clone,
     scale: Scale,
     vector: &mut [u8],
     memory: &'a mut [f32; MAX_BLOCK],
 ) -> &'a mut [f32] {
-    let ((rotated, _), mut codes) = (rotated_and_norm(scale), [0u8; MAX_BLOCK]);
+    let (rotated, _) = rotated_and_norm(scale);
     let elements = fill(input.clone(), memory).len();
-    let (block, codes) = (&mut memory[..padded(elements)], &mut codes[..padded(elements)]);
-    codes_of(block, scale, codes);
-    pack(codes, vector);
+    let block = &mut memory[..padded(elements)];
+    codes_of::<N>(block, scale, vector);
     if rotated.non_finite {
         let block = &mut memory[..elements];
         block.iter_mut().for_each(|x| *x = if x.is_finite() { *x } else { 0.0 });
         return block;
     }
-    for (x, code) in block.iter_mut().zip(codes) {
-        *x = f32::from(level(*code));
+    let (low, high) = block.split_at_mut(vector.len());
+    for ((low, high), byte) in low.iter_mut().zip(high).zip(&*vector) {
+        (*low, *high) = (level(byte & 15).into(), level(byte >> 4).into());
     }
-    turn_back(block, Scale { world_size: 1, ..scale }, 1.0);
+    turn_back::<N>(block, Scale { world_size: 1, ..scale }, 1.0);
     block.iter_mut().zip(input).for_each(|(loss, x)| *loss = x - *loss);
     &mut memory[..elements]
-}
-
-/// Two codes to a byte, of elements that are half a block apart.
-#[inline(always)]
-fn pack(codes: &[u8], vector: &mut [u8]) {
-    let (low, high) = codes.split_at(codes.len() / 2);
-    assert_eq!(vector.len(), low.len(), "two codes to a byte");
-    for ((byte, low), high) in vector.iter_mut().zip(low).zip(high) {
-        *byte = low | high << 4;
-    }
 }
 
 /// `lanes <- levels of codes`. A byte has two codes, of elements that are half a block apart; a lane has 16 bits.
@@ -211,7 +202,7 @@ pub(crate) fn load_8(lanes: &[u8], vector: &mut [u8]) {
 
 /// The sum or the average of the ranks' blocks, in `memory`, from the sums of their levels.
 #[inline(always)]
-pub(crate) fn decode<'a>(
+pub(crate) fn decode<'a, N: Near>(
     vector: &[u8],
     scale: Scale,
     op: ReduceOp,
@@ -230,23 +221,35 @@ pub(crate) fn decode<'a>(
     if rotated.non_finite {
         block.iter_mut().for_each(|x| *x = if *x == 0.0 { 0.0 } else { f32::NAN });
     } else {
-        turn_back(block, scale, if op == ReduceOp::Avg { f32::from(scale.world_size) } else { 1.0 });
+        turn_back::<N>(block, scale, if op == ReduceOp::Avg { f32::from(scale.world_size) } else { 1.0 });
     }
     &memory[..elements]
 }
 
-/// The codes of a block, which is rotated if they are those of rotated elements.
+/// The codes of a block, which is rotated if they are those of rotated elements: two to a byte, of elements that are half
+/// a block apart.
 #[inline(always)]
-fn codes_of(block: &mut [f32], scale: Scale, codes: &mut [u8]) {
+fn codes_of<N: Near>(block: &mut [f32], scale: Scale, vector: &mut [u8]) {
+    assert_eq!(block.len(), 2 * vector.len(), "two codes to a byte");
     let (rotated, norm) = rotated_and_norm(scale);
     if rotated.non_finite {
-        for (x, code) in block.iter().zip(codes) {
-            *code = if x.is_finite() { 0 } else { NOT_FINITE };
-        }
+        pack(block, vector, |x, _| if x.is_finite() { 0 } else { NOT_FINITE });
         return;
     }
-    rotate(block, norm, rotated.signs);
-    quantise(block, norm, rotated.rounding, codes);
+    rotate::<N>(block, norm, rotated.signs);
+    let scale = norm.levels_per_unit();
+    pack(block, vector, |x, at| code(x * scale, draw(rotated.rounding, at)));
+}
+
+/// Writes codes, each from an element and its index times [`SPREAD`].
+#[inline(always)]
+fn pack(block: &[f32], vector: &mut [u8], code: impl Fn(f32, u32) -> u32) {
+    let (low, high) = block.split_at(vector.len());
+    let (mut at_low, mut at_high) = (0u32, SPREAD.wrapping_mul(vector.len() as u32));
+    for ((byte, low), high) in vector.iter_mut().zip(low).zip(high) {
+        *byte = (code(*low, at_low) | code(*high, at_high) << 4) as u8;
+        (at_low, at_high) = (at_low.wrapping_add(SPREAD), at_high.wrapping_add(SPREAD));
+    }
 }
 
 /// The level of a code, as [`LEVELS`] has it: faster in vector registers than to look it up.
@@ -259,37 +262,31 @@ const fn level(code: u8) -> u8 {
 /// Rotates a block, scaled to a norm below 2. Its elements are not divided by the root of their number, so that they have
 /// the block's norm as their standard deviation.
 #[inline(always)]
-fn rotate(block: &mut [f32], norm: Norm, signs: u64) {
-    let [first, second] = norm.power(-1);
-    for x in block.iter_mut() {
-        *x = *x * first * second;
-    }
-    flip_signs(block, signs);
-    transform(block);
+fn rotate<N: Near>(block: &mut [f32], norm: Norm, signs: u64) {
+    scale_and_flip(block, norm.power(-1), signs);
+    transform::<N>(block);
 }
 
-/// Gives each rotated element its code: one of the two levels around it, the nearer one more probably, so that the error
-/// is zero on average.
+/// The code of a rotated element in units of a level: one of the two levels around it, the nearer one more probably, so
+/// that the error is zero on average.
 #[inline(always)]
-fn quantise(block: &[f32], norm: Norm, rounding: u64, codes: &mut [u8]) {
-    let scale = norm.levels_per_unit();
-    for (at, (x, code)) in block.iter().zip(codes).enumerate() {
-        // Rounds to nearest, as a binary32 has no bits for a fraction above 2^23.
-        const ROUND: f32 = 1.5 * (1u32 << 23) as f32;
-        let drawn = below(between_codes(x * scale) + draw(rounding, at as u32), 15.0);
-        *code = (drawn + ROUND).to_bits() as u8 & 15;
-    }
+fn code(level: f32, draw: f32) -> u32 {
+    // Rounds to nearest, as a binary32 has no bits for a fraction above 2^23.
+    const ROUND: f32 = 1.5 * (1u32 << 23) as f32;
+    (below(between_codes(level) + draw, 15.0) + ROUND).to_bits() & 15
 }
 
 /// Where a distance from the middle, in units of a level, lies between codes, from 0 to 15: linear between each two levels.
 #[inline(always)]
 fn between_codes(level: f32) -> f32 {
     // Above the middle are the levels 1, 2, 4, 6, 8, 10, 12 and 15, of the codes 8 to 15; below it is the mirror image.
+    // The lines between them are the outermost or the innermost ones, each in turn.
     let distance = level.abs();
-    let beyond = |start: f32, end: f32| below(if distance > start { distance - start } else { 0.0 }, end - start);
-    let codes =
-        0.5 * below(distance, 1.0) + beyond(1.0, 2.0) + 0.5 * beyond(2.0, 12.0) + (1.0 / 3.0) * beyond(12.0, 15.0);
-    7.5 + codes.copysign(level)
+    let half = 0.5 * distance;
+    let inner = at_least(below(distance - 0.5, half + 0.5), half);
+    let codes = below(below(inner, 6.5 + (1.0 / 3.0) * (distance - 12.0)), 7.5);
+    // They are never negative.
+    7.5 + f32::from_bits(codes.to_bits() | level.to_bits() & 1 << 31)
 }
 
 /// The smaller one, and the limit if the other is not a number: one instruction, unlike `min`.
@@ -298,9 +295,15 @@ fn below(x: f32, limit: f32) -> f32 {
     if x < limit { x } else { limit }
 }
 
+/// The larger one, likewise.
+#[inline(always)]
+fn at_least(x: f32, limit: f32) -> f32 {
+    if x > limit { x } else { limit }
+}
+
 /// From sums of levels to elements.
 #[inline(always)]
-fn turn_back(block: &mut [f32], scale: Scale, divisor: f32) {
+fn turn_back<N: Near>(block: &mut [f32], scale: Scale, divisor: f32) {
     let (rotated, norm) = rotated_and_norm(scale);
     // The middle level stands for 0.
     let zero = f32::from(GRANULARITY) / 2.0 * f32::from(scale.world_size);
@@ -309,71 +312,17 @@ fn turn_back(block: &mut [f32], scale: Scale, divisor: f32) {
     for x in block.iter_mut() {
         *x = (*x - zero) * unit;
     }
-    transform(block);
-    flip_signs(block, rotated.signs);
-    let [first, second] = norm.power(1);
-    for x in block.iter_mut() {
-        *x = *x * first * second;
-    }
+    transform::<N>(block);
+    scale_and_flip(block, norm.power(1), rotated.signs);
 }
 
-/// The Hadamard transform without its factor.
-#[inline(always)]
-fn transform(block: &mut [f32]) {
-    let mut half = 1;
-    if block.len() >= NEAR {
-        block.as_chunks_mut::<NEAR>().0.iter_mut().for_each(combine_near);
-        half = NEAR;
-    }
-    // Two steps at once, with half of the loads.
-    while 4 * half <= block.len() {
-        for four in block.chunks_exact_mut(4 * half) {
-            let (low, high) = four.split_at_mut(2 * half);
-            let ((a, b), (c, d)) = (low.split_at_mut(half), high.split_at_mut(half));
-            for (((a, b), c), d) in a.iter_mut().zip(b).zip(c).zip(d) {
-                let (sum, difference, more, less) = (*a + *b, *a - *b, *c + *d, *c - *d);
-                (*a, *b, *c, *d) = (sum + more, difference + less, sum - more, difference - less);
-            }
-        }
-        half *= 4;
-    }
-    if half < block.len() {
-        let (low, high) = block.split_at_mut(half);
-        for (a, b) in low.iter_mut().zip(high) {
-            (*a, *b) = (*a + *b, *a - *b);
-        }
-    }
-}
-
-/// Elements that a vector register combines among themselves.
-const NEAR: usize = 16;
-
-#[inline(always)]
-fn combine_near(block: &mut [f32; NEAR]) {
-    for half in [1, 2, 4, 8] {
-        let before = *block;
-        *block = std::array::from_fn(|at| before[at ^ half] + if at & half == 0 { before[at] } else { -before[at] });
-    }
-}
-
-/// Half of the elements, drawn by the seed, change their signs.
-#[inline(always)]
-fn flip_signs(block: &mut [f32], seed: u64) {
-    for (word, run) in block.chunks_mut(64).enumerate() {
-        let signs = splitmix64(seed.wrapping_add((word as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)));
-        for (half, run) in run.chunks_mut(32).enumerate() {
-            let signs = (signs >> (32 * half)) as u32;
-            for (bit, x) in run.iter_mut().enumerate() {
-                *x = f32::from_bits(x.to_bits() ^ signs << (31 - bit as u32) & 1 << 31);
-            }
-        }
-    }
-}
+/// What the index of an element is multiplied by before it is hashed.
+const SPREAD: u32 = 0x9e37_79b9;
 
 /// A number of 24 bits from -1/2 to below 1/2: a hash of seed and index, so that lanes need not wait for each other.
 #[inline(always)]
-fn draw(seed: u64, index: u32) -> f32 {
-    let mut bits = (seed as u32).wrapping_add(index.wrapping_mul(0x9e37_79b9)) ^ (seed >> 32) as u32;
+fn draw(seed: u64, spread_index: u32) -> f32 {
+    let mut bits = (seed as u32).wrapping_add(spread_index) ^ (seed >> 32) as u32;
     bits = (bits ^ bits >> 16).wrapping_mul(0x21f0_aaad);
     bits = (bits ^ bits >> 15).wrapping_mul(0xd35a_2d97);
     bits ^= bits >> 15;
