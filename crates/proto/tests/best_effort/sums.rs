@@ -91,6 +91,20 @@ fn a_switch_never_holds_more_than_it_has_and_says_what_went_on_unsummed() {
 }
 
 #[test]
+fn a_block_that_overflowed_is_split_only_if_the_operator_says_so_and_its_sum_is_right_all_the_same() {
+    for protocol in family() {
+        for (overflow, splits) in [("whole", false), ("split", true)] {
+            let switch = [("aggregators", "5"), ("overflow", overflow)];
+            let choice = Choice { switch: &switch, slots: 64, ..Choice::of(protocol) };
+            let mut fabric = Fabric::star(4, &choice);
+            reduce(&mut fabric, 8000, Span(3 * LEASE.0));
+            assert_eq!(fabric.in_use(), 0, "{protocol}, {overflow}");
+            assert_eq!(fabric.figure(0, "released") > 0.0, splits, "{protocol}, {overflow}: incomplete sums");
+        }
+    }
+}
+
+#[test]
 fn two_levels_bring_one_sum_of_each_rack_to_the_servers_switch() {
     for protocol in family() {
         let packets = |levels| {

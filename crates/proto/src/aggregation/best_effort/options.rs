@@ -77,6 +77,12 @@ pub const SWITCH: &[OptionSpec] = &[
         help: "a block takes any free aggregator, or only the one that a hash of its position names",
     },
     OptionSpec {
+        name: "overflow",
+        kind: Kind::Choice(&["whole", "split"]),
+        default: "whole",
+        help: "a block of which some found no free aggregator goes to its server whole, or may be split",
+    },
+    OptionSpec {
         name: "lease",
         kind: Kind::Time { least: Span::from_micros(1), most: Span::from_millis(3_600_000) },
         default: "800 ms",
@@ -106,6 +112,8 @@ pub struct Memory {
     pub aggregators: u32,
     /// A block's aggregator follows from its position.
     pub by_hash: bool,
+    /// A block of which some went on unsummed may take an aggregator that is free by then.
+    pub splits: bool,
     /// How long an aggregator is kept that no packet touches.
     pub lease: Span,
     path_packets: u64,
@@ -116,7 +124,8 @@ impl Memory {
     /// A memory of this many aggregators, any of which a block may take, and paths of this many packets; else the
     /// defaults.
     pub fn new(aggregators: u32, path_packets: u64) -> Memory {
-        Memory { aggregators, by_hash: false, lease: Span::from_millis(800), path_packets, eta_permille: 0 }
+        let lease = Span::from_millis(800);
+        Memory { aggregators, by_hash: false, splits: false, lease, path_packets, eta_permille: 0 }
     }
 
     /// Reads the operator's choice.
@@ -124,6 +133,7 @@ impl Memory {
         Memory {
             aggregators: options.count("aggregators") as u32,
             by_hash: options.choice("placement") == "hash",
+            splits: options.choice("overflow") == "split",
             lease: options.time("lease"),
             path_packets: options.count("path_packets"),
             eta_permille: options.count("eta_permille"),

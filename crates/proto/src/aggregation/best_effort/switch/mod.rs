@@ -166,6 +166,12 @@ impl BestEffortSwitch {
         }
         match self.jobs[job].position(at).state {
             State::Over => Err(DropReason::Stale),
+            // The paper's switch forgets that some of the block went on. Its sum cannot be complete.
+            State::Passed if self.memory.splits => {
+                self.jobs[job].position(at).state = State::Free;
+                self.jobs[job].clear(at);
+                self.add(job, at, kind, &arrival, packet)
+            }
             State::Releasing | State::Passed => Ok(self.overflow(job, at, &arrival, packet)),
             State::Unused | State::Free | State::Summing => self.add(job, at, kind, &arrival, packet),
         }
