@@ -29,7 +29,7 @@ fn main() {
     };
     let mut sim = Simulation::new(leaf_spine(32, 32, 32, spec, spec, Span::from_nanos(300)), Settings::default());
     let installed = sim.install(JobPlan {
-        density_ppm: None,
+        sparse: None,
         custom_op: None,
         magnitudes: tributary_sim::engine::Magnitudes::Random,
         name: "allreduce".into(),

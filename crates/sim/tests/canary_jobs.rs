@@ -93,7 +93,7 @@ fn plan(members: [u32; 3], roots: Vec<u32>) -> JobPlan {
     JobPlan {
         custom_op: None,
         magnitudes: tributary_sim::engine::Magnitudes::Random,
-        density_ppm: None,
+        sparse: None,
         name: "job".into(),
         protocol: &SPY,
         options: SPY.options.defaults(),

@@ -22,7 +22,7 @@ fn spec(gbit: u64) -> LinkSpec {
 
 fn plan(protocol: &'static Protocol, members: impl Iterator<Item = u32>, elements: u32) -> JobPlan {
     JobPlan {
-        density_ppm: None,
+        sparse: None,
         custom_op: None,
         magnitudes: tributary_sim::engine::Magnitudes::Random,
         name: "job".into(),

@@ -202,7 +202,7 @@ fn plan(elements: u32) -> JobPlan {
     JobPlan {
         custom_op: None,
         magnitudes: tributary_sim::engine::Magnitudes::Random,
-        density_ppm: None,
+        sparse: None,
         name: "job".into(),
         protocol: protocols::named("switchml").unwrap(),
         options: protocols::named("switchml").unwrap().options.defaults(),

@@ -223,7 +223,7 @@ fn plan(members: &[u32], root: u32) -> JobPlan {
         protocol: &PROTOCOL,
         members: members.iter().map(|&host| NodeId(host)).collect(),
         spec: Spec::allreduce(9 * 64 + 5, DType::F32, ReduceOp::Sum),
-        density_ppm: None,
+        sparse: None,
         custom_op: Some(CustomOp { operator: Arc::new(operator), data: Data::Real, cycles: None }),
         magnitudes: Magnitudes::Random,
         operations: Default::default(),

@@ -18,7 +18,7 @@ const WORKERS: u32 = 4;
 fn plan(dtype: DType, iterations: u32) -> JobPlan {
     JobPlan {
         name: "job".into(),
-        density_ppm: None,
+        sparse: None,
         custom_op: None,
         magnitudes: tributary_sim::engine::Magnitudes::Random,
         protocol: protocols::named("ps").unwrap(),

@@ -86,7 +86,8 @@ impl Queues {
     /// How long a burst of packets to home 0 lasts, including a packet's time after the last one, and how long no
     /// packet comes then.
     fn bursts(&self, shape: Shape, arrivals: &[(u64, Packet)]) -> (u64, u64) {
-        let home: Vec<_> = arrivals.iter().filter(|(_, packet)| shape.home(packet.block) == 0).collect();
+        let subsets = u64::from(shape.subsets());
+        let home: Vec<_> = arrivals.iter().filter(|(_, packet)| packet.block.is_multiple_of(subsets)).collect();
         let step = home.get(1).map_or(0, |second| second.0 - home[0].0);
         let end = home.windows(2).find(|pair| pair[1].0 - pair[0].0 > step);
         end.map_or((0, 0), |pair| (pair[0].0 + step - home[0].0, pair[1].0 - pair[0].0 - step))

@@ -143,6 +143,7 @@ impl Goodput {
             root: None,
             tensor: self.tensor_of(run.point),
             density: None,
+            indices: None,
             operator: None,
             data: Default::default(),
             magnitudes: Default::default(),

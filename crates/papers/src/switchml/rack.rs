@@ -207,7 +207,7 @@ impl RackJob {
     fn plan(&self) -> Result<JobPlan, ReproduceError> {
         let fixed = |rto| TimerConfig { initial_rto: rto, min_rto: rto, max_rto: rto };
         Ok(JobPlan {
-            density_ppm: None,
+            sparse: None,
             custom_op: None,
             magnitudes: tributary_sim::engine::Magnitudes::Random,
             name: self.name(),

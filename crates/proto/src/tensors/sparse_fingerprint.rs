@@ -42,7 +42,13 @@ impl SparseDraw {
             let drawn = move |index: &u32| u128::from(splitmix64(seed ^ u64::from(*index))) * 1_000_000 < bound;
             (0..spec.elements).filter(drawn).collect()
         };
-        let indices_of: Vec<Vec<u32>> = (0..world_size).map(of_rank).collect();
+        SparseDraw::of_indices(spec, collective, (0..world_size).map(of_rank).collect())
+    }
+
+    /// The contributions of ranks that have elements at these indices, each rank's ascending and below the tensor's
+    /// length.
+    pub fn of_indices(spec: Spec, collective: u64, indices_of: Vec<Vec<u32>>) -> Arc<SparseDraw> {
+        let seed = splitmix64(collective);
         let of_all = indices_of
             .iter()
             .enumerate()
@@ -189,6 +195,15 @@ mod tests {
             tensor.write_block(0..10_000, &indices, &values);
         }
         assert_eq!(tensor.verification().faulty.len(), 1);
+    }
+
+    #[test]
+    fn ranks_have_the_indices_that_they_are_given() {
+        let draw = SparseDraw::of_indices(SPEC, 7, vec![vec![3, 9_999], vec![], vec![3, 4]]);
+        assert_eq!(SparseFingerprint::new(Arc::clone(&draw), 2).indices(), [3, 4]);
+        assert_eq!(draw.union, [3, 4, 9_999]);
+        assert_eq!(judged(&draw, sum(&draw, &[0, 1, 2], 0..500)), (500, 0));
+        assert_eq!(judged(&draw, sum(&draw, &[0, 1], 0..500)), (0, 1), "one is lost");
     }
 
     #[test]

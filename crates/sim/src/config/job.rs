@@ -1,6 +1,7 @@
 //! `[[job]]`: jobs in the file.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tributary_control::config::OptionTable;
@@ -51,6 +52,9 @@ pub struct JobSection {
     /// left out, tensors are dense.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub density: Option<Share>,
+    /// A file with the indices of each rank's elements, which are then not drawn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub indices: Option<PathBuf>,
     /// The type of its elements.
     #[serde(default = "defaults::dtype", with = "dtype_name", rename = "type")]
     pub dtype: DType,

@@ -187,6 +187,7 @@ impl StepSection {
             root: None,
             tensor: Bytes(tensor),
             density: None,
+            indices: None,
             operator: None,
             data: Default::default(),
             magnitudes: Default::default(),

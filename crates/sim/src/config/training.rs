@@ -102,6 +102,7 @@ impl TrainingSection {
             root: None,
             tensor: Bytes(tensor),
             density: None,
+            indices: None,
             operator: None,
             data: Default::default(),
             magnitudes: self.magnitudes,

@@ -16,7 +16,7 @@ use tributary_proto::tensors::{CheckedBytes, FingerprintTensor, Roster, SparseDr
 use super::custom_op::{Contributions, CustomOp, Data};
 use super::faults::{Failure, Loss};
 use super::host_memory::HostRanks;
-use super::records::{Iteration, JobError, JobErrorKind, JobIndex, JobLifetime, JobPlan};
+use super::records::{Iteration, JobError, JobErrorKind, JobIndex, JobLifetime, JobPlan, Sparse};
 
 /// A job in the network.
 pub struct Job {
@@ -131,10 +131,12 @@ impl Job {
     pub fn tensor(&mut self, rank: Rank, iteration: u32, now: Time) -> Box<dyn Tensor> {
         self.iterations[iteration as usize].start.get_or_insert(now);
         let collective = u64::from(self.index.0) << 32 | u64::from(iteration);
-        match (&self.plan.custom_op, self.plan.density_ppm) {
-            (Some(op), None) if op.data == Data::Real => Box::new(self.real(op.clone(), rank, iteration, collective)),
-            (_, None) => Box::new(self.dense(rank, iteration, collective)),
-            (_, Some(ppm)) => Box::new(SparseFingerprint::new(self.draw(iteration, collective, ppm), rank.0)),
+        if let Some(sparse) = self.plan.sparse.clone() {
+            return Box::new(SparseFingerprint::new(self.draw(iteration, collective, &sparse), rank.0));
+        }
+        match &self.plan.custom_op {
+            Some(op) if op.data == Data::Real => Box::new(self.real(op.clone(), rank, iteration, collective)),
+            _ => Box::new(self.dense(rank, iteration, collective)),
         }
     }
 
@@ -157,9 +159,12 @@ impl Job {
     }
 
     /// The ranks' contributions to a sparse collective.
-    fn draw(&mut self, iteration: u32, collective: u64, density_ppm: u32) -> Arc<SparseDraw> {
+    fn draw(&mut self, iteration: u32, collective: u64, sparse: &Sparse) -> Arc<SparseDraw> {
         let (spec, world_size) = (self.plan.spec, self.plan.members.len() as u16);
-        cached(&mut self.drawn, iteration, || SparseDraw::new(spec, world_size, collective, density_ppm))
+        cached(&mut self.drawn, iteration, || match sparse {
+            Sparse::Drawn(density_ppm) => SparseDraw::new(spec, world_size, collective, *density_ppm),
+            Sparse::Recorded(indices) => SparseDraw::of_indices(spec, collective, indices.to_vec()),
+        })
     }
 
     /// Records an event of a rank's machine. `done`: when the ranks of its host have the result, if it brings one.

@@ -33,7 +33,8 @@ pub(crate) use host_memory::HostRanks;
 pub(crate) use job::Job;
 pub(crate) use program::{Gauge, Handled, Occupancy, SLOTS_IN_USE, SharedSettings, SwitchMetrics};
 pub use records::{
-    EndpointId, InstallError, Iteration, JobError, JobErrorKind, JobIndex, JobLifetime, JobPlan, TooLittleMemory,
+    EndpointId, InstallError, Iteration, JobError, JobErrorKind, JobIndex, JobLifetime, JobPlan, Sparse,
+    TooLittleMemory,
 };
 pub use simulation::{Settings, Simulation};
 pub(crate) use step_graph::{

@@ -39,6 +39,15 @@ pub struct EndpointId(pub u32);
 /// The buffer in which machines write their packets.
 pub type Scratch = Vec<u8>;
 
+/// The elements that ranks contribute of a sparse tensor.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Sparse {
+    /// About this many of a million, drawn at random in each collective.
+    Drawn(u32),
+    /// Those at each rank's indices, in all collectives.
+    Recorded(Arc<[Vec<u32>]>),
+}
+
 /// The plan of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobPlan {
@@ -50,8 +59,8 @@ pub struct JobPlan {
     pub members: Vec<NodeId>,
     /// The tensor of each collective.
     pub spec: Spec,
-    /// How many of a million elements each rank contributes on average; `None` for dense tensors.
-    pub density_ppm: Option<u32>,
+    /// The elements that ranks contribute; `None` for dense tensors.
+    pub sparse: Option<Sparse>,
     /// The job's custom operator, if it has one: its options name it.
     pub custom_op: Option<CustomOp>,
     /// The magnitudes of floats that fingerprints stand for.

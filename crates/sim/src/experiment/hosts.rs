@@ -108,7 +108,7 @@ pub(super) fn host_ranks(
     if plan.members.len() * usize::from(ranks) > usize::from(u16::MAX) {
         return refuse(format!("a job has at most {} ranks", u16::MAX));
     }
-    if plan.density_ppm.is_some() || plan.custom_op.is_some() {
+    if plan.sparse.is_some() || plan.custom_op.is_some() {
         let what = if plan.custom_op.is_some() { "with an operator of its own" } else { "of sparse tensors" };
         return refuse(format!("a job {what} is not summed in hosts' memory, where each rank is a member by itself"));
     }

@@ -3,6 +3,7 @@
 mod build;
 mod faults;
 mod hosts;
+mod indices;
 mod plan;
 mod programs;
 mod sampling;

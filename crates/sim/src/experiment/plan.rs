@@ -15,7 +15,7 @@ use tributary_proto::switch_options::SwitchOptions;
 use tributary_proto::tensors::FingerprintTensor;
 
 use super::hosts::Allocation;
-use super::programs;
+use super::{indices, programs};
 use crate::config::{CollectiveKind, Config, ConfigError, JobSection, RootChoice, Share, SwitchName, invalid};
 use crate::engine::{CustomOp, JobPlan, Simulation};
 use crate::rng::{Purpose, Rng};
@@ -62,6 +62,7 @@ pub(super) fn plan_without_hosts(
     let error = |sentence: String| invalid(format!("{name}: {sentence}"));
     let op = programs::custom_op(section).map_err(error)?;
     let density_ppm = density_ppm(section).map_err(error)?;
+    let sparse = indices::sparse(section, density_ppm, world_size).map_err(error)?;
     let options = options(section, density_ppm, op.as_ref()).map_err(error)?;
     let spec = spec(section, world_size, op.as_ref()).map_err(error)?;
     let can = match density_ppm {
@@ -88,7 +89,7 @@ pub(super) fn plan_without_hosts(
         protocol: section.protocol,
         spec,
         members: Vec::new(),
-        density_ppm,
+        sparse,
         custom_op: op,
         magnitudes: section.magnitudes,
         operations: Arc::default(),

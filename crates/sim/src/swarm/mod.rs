@@ -122,7 +122,7 @@ fn check_results(simulation: &Simulation, ending: Ending) -> Vec<String> {
             failures.push(format!("{} is not complete", job.plan.name));
         }
         // A full table of sparse elements refuses a packet, which comes again.
-        let may_refuse = job.plan.density_ppm.is_some();
+        let may_refuse = job.plan.sparse.is_some();
         let overflows = simulation.drops_in_switches(job).get(DropReason::Overflow);
         if overflows > 0 && !may_refuse {
             failures

@@ -210,6 +210,7 @@ impl Draw {
             root: None,
             tensor: Bytes(elements.min(200_000) * dtype.size() as u64),
             density: None,
+            indices: None,
             operator: None,
             data: Default::default(),
             magnitudes: Magnitudes::Random,

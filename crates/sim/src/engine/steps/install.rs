@@ -238,7 +238,7 @@ impl Simulation {
         let (jobs, node) = (&self.traffic.jobs, &mut self.switches[switch as usize]);
         let here = self.programs.trees.iter_mut().filter(|program| program.switch == switch && program.is_installed());
         for program in here {
-            match jobs.get(program.job()).plan.density_ppm {
+            match jobs.get(program.job()).plan.sparse {
                 Some(_) => program.uninstall(node),
                 None => program.install(node),
             }
