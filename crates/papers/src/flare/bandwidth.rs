@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use tributary_numeric::DType;
 use tributary_proto::contract::work::{Needs, Work};
-use tributary_sim::cores::Shape;
 use tributary_sim::cores::model::{Costs, Design, Handling};
 use tributary_sim::cores::prices::{Code, Prices};
+use tributary_sim::cores::{Assignment, Shape};
 
 use super::bench::{Bench, DesignName, Stream, shape};
 use super::service::{Case, block_gap, equation_1, equation_2};
@@ -34,6 +34,9 @@ pub struct Bandwidth {
     /// Packets arrive at equal intervals.
     #[serde(default)]
     pub steady: bool,
+    /// A block gets the subset of cores with the fewest blocks as its first packet comes, and not by its number.
+    #[serde(default)]
+    pub first_come: bool,
     /// Cycles until a cluster's first handler is in its instruction cache; with it, one allreduce runs alone.
     #[serde(default)]
     pub cold: Option<u64>,
@@ -240,7 +243,9 @@ impl Bandwidth {
         if line.divisor == 0 || !(self.cores / self.cluster).is_multiple_of(line.divisor) {
             return Err(ReproduceError::Bad(format!("{}: clusters cannot be divided by {}", line.name, line.divisor)));
         }
-        let shape = Shape { cold_start: self.cold.unwrap_or(0), ..shape(case.cores, self.cluster, line.subset)? };
+        let assignment = if self.first_come { Assignment::FirstCome } else { Assignment::ByNumber };
+        let (cold_start, shape) = (self.cold.unwrap_or(0), shape(case.cores, self.cluster, line.subset)?);
+        let shape = Shape { cold_start, assignment, ..shape };
         let service = (costs.start + costs.combine) as f64;
         let at_rate = self.feed(line, &case, shape, case.gap * service, seed)?;
         let packet = self.payload as f64 * f64::from(line.divisor);

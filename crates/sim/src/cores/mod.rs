@@ -11,6 +11,7 @@
 
 pub(crate) mod counters;
 pub(crate) mod handlers;
+mod homes;
 pub mod model;
 pub mod operators;
 pub mod prices;
@@ -25,6 +26,8 @@ use tributary_proto::contract::work::Needs;
 
 use counters::{Counters, Level};
 use handlers::{Blocks, Step, Task};
+pub use homes::Assignment;
+use homes::Homes;
 pub(crate) use model::Fetching;
 pub use model::{Shape, Subset};
 use steps::{Kind, Machine, Spent};
@@ -48,12 +51,14 @@ pub struct Packet {
     pub tag: u32,
     /// The cluster that handles it; the processor sets it.
     pub cluster: u32,
+    /// The subset of cores that handles it; the processor sets it.
+    pub home: u32,
 }
 
 impl Packet {
     /// A packet that needs nothing of its block.
     pub fn new(block: u64, child: u32, bytes: u64) -> Packet {
-        Packet { block, owner: 0, child, bytes, needs: Needs::Nothing, start: 0, tag: 0, cluster: 0 }
+        Packet { block, owner: 0, child, bytes, needs: Needs::Nothing, start: 0, tag: 0, cluster: 0, home: 0 }
     }
 
     fn key(&self) -> (u32, u64) {
@@ -144,6 +149,7 @@ enum End {
 pub struct Processor {
     shape: Shape,
     blocks: Blocks,
+    homes: Homes,
     cores: Vec<Option<Running>>,
     queues: Vec<Queue>,
     clusters: Vec<Cluster>,
@@ -156,10 +162,11 @@ pub struct Processor {
 impl Processor {
     /// A processor without packets.
     pub fn new(shape: Shape) -> Processor {
-        let subsets = shape.all_cores() / shape.subset_cores();
+        let subsets = shape.subsets();
         Processor {
             shape,
             blocks: Blocks::new(shape.clusters, shape.working_memory),
+            homes: Homes::new(shape.assignment, subsets),
             cores: (0..shape.all_cores()).map(|_| None).collect(),
             queues: (0..subsets).map(|_| Queue::default()).collect(),
             clusters: (0..shape.clusters).map(|_| Cluster::default()).collect(),
@@ -222,7 +229,8 @@ impl Processor {
         self.counters.input_bytes.rise(now, packet.bytes);
         self.counters.packets.rise(now, 1);
         self.counters.begin(now);
-        packet.cluster = self.shape.home(packet.block) * self.shape.subset_cores() / self.shape.cores;
+        packet.home = self.homes.of(&packet);
+        packet.cluster = packet.home * self.shape.subset_cores() / self.shape.cores;
         if self.shape.fetching.is_some() {
             self.clusters[packet.cluster as usize].waiting.push_back((packet, now));
             self.fetch(now, packet.cluster);
@@ -271,7 +279,7 @@ impl Processor {
 
     /// A packet is now where cores can take it.
     fn enqueue(&mut self, now: u64, packet: Packet, arrived: u64, machine: &mut dyn Machine) {
-        let subset = self.shape.home(packet.block);
+        let subset = packet.home;
         let first = subset * self.shape.subset_cores();
         let free = (first..first + self.shape.subset_cores()).find(|&core| self.cores[core as usize].is_none());
         match free {
@@ -356,6 +364,9 @@ impl Processor {
         let Some(Running { task, arrived, started, .. }) = self.cores[core as usize].take() else { return };
         let sent = self.blocks.end(now, &task, &mut self.counters);
         let (packet, completes) = (task.packet, task.completes());
+        if sent.is_some() {
+            self.homes.end(&packet);
+        }
         self.counters.input_bytes.fall(now, packet.bytes);
         self.counters.packets.fall(now, 1);
         self.counters.end(now, packet.bytes);

@@ -7,7 +7,7 @@ use std::ops::Deref;
 use tributary_proto::contract::work::Needs;
 
 use super::steps::{Called, Kind, Machine, Spent};
-use super::{Finished, Full, Packet, Processor};
+use super::{Assignment, Finished, Full, Packet, Processor};
 
 /// How a block's packets are summed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,6 +156,8 @@ pub struct Shape {
     pub cores: u32,
     /// The subset of cores that is the home of a block.
     pub subset: Subset,
+    /// Which subset a block gets.
+    pub assignment: Assignment,
     /// Bytes of the packet memory.
     pub packet_memory: u64,
     /// Bytes of a cluster's memory that blocks may take. Using more is counted, and costs nothing.
@@ -175,6 +177,7 @@ impl Shape {
             clusters,
             cores,
             subset,
+            assignment: Assignment::ByNumber,
             packet_memory: boundless,
             working_memory: boundless,
             fetching: None,
@@ -195,8 +198,8 @@ impl Shape {
         }
     }
 
-    /// The subset that handles a block's packets.
-    pub fn home(&self, block: u64) -> u32 {
-        (block % u64::from(self.all_cores() / self.subset_cores())) as u32
+    /// How many subsets there are.
+    pub fn subsets(&self) -> u32 {
+        self.all_cores() / self.subset_cores()
     }
 }
