@@ -1,5 +1,6 @@
 //! SwitchML's evaluation (Sapio et al., NSDI 2021): its experiments, on the rack of its testbed.
 
+mod batches;
 mod bench;
 mod conversion;
 mod example;
@@ -21,11 +22,13 @@ use crate::paper::{Paper, embedded, read};
 
 /// SwitchML's files, and the kinds of experiments that only they have.
 pub static PAPER: Paper = Paper {
-    bases: &[],
+    bases: embedded! { "switchml-batches-base" },
     files: embedded! {
         "switchml-s3"
         "switchml-table2"
         "switchml-fig3"
+        "switchml-fig4"
+        "switchml-fig5"
         "switchml-payload"
         "switchml-fig6"
         "switchml-fig7"
@@ -40,6 +43,7 @@ pub static PAPER: Paper = Paper {
         ("volume", read::<volume::Volume>),
         ("payload", read::<payload::Payload>),
         ("replay", read::<replay::Replay>),
+        ("batches", read::<batches::Batches>),
         ("scaling", read::<scaling::Scaling>),
         ("loss", read::<loss::Loss>),
         ("timeline", read::<loss::Timeline>),
