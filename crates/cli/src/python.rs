@@ -1,7 +1,7 @@
 //! Programs of the Python package that this program starts, for pictures and for Dask.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::program::Program;
@@ -44,8 +44,13 @@ impl Module {
 /// Makes the package draw a file of figures as a picture beside it, if matplotlib is installed; the error says what is
 /// missing.
 pub fn draw(data: &Path, program: &Program) -> Result<(), String> {
+    draw_all(&[data.to_owned()], program)
+}
+
+/// The same of several files, in one process, since most of a picture's time is that of matplotlib's start.
+pub fn draw_all(files: &[PathBuf], program: &Program) -> Result<(), String> {
     let module = Module::new(program, "tributary.plots", "plots");
-    let run = module.command().arg(data).output().map_err(|error| module.not_started(&error))?;
+    let run = module.command().args(files).output().map_err(|error| module.not_started(&error))?;
     if run.status.success() { Ok(()) } else { Err(module.failed(&String::from_utf8_lossy(&run.stderr))) }
 }
 

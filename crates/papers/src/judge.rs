@@ -56,6 +56,19 @@ pub struct Published {
     /// Where the cause lies if ours does not agree.
     #[serde(default)]
     pub fault: Option<Fault>,
+    /// Where ours lies in the picture, if it does: the published number is drawn beside it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub point: Option<Point>,
+}
+
+/// A point of a figure, at which the experiment's own number lies.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Point {
+    /// The name of the figure's line.
+    pub line: String,
+    /// The position on the x axis.
+    pub x: f64,
 }
 
 /// The kind of a row. Rows of each kind are counted separately.

@@ -37,7 +37,7 @@ mod thc;
 
 pub use catalogue::{Entry, Takes, catalogue, find};
 pub use finding::{Figure, Finding, Findings, Series};
-pub use judge::{Basis, Fault, Published, Rule, Verdict};
+pub use judge::{Basis, Fault, Point, Published, Rule, Verdict};
 pub use memory::Memory;
 pub use paper::{Change, Experiment, Other, Setting};
 pub use parallel::Watch;

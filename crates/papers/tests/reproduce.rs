@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use tributary_papers::{Basis, Entry, Memory, Outcome, ReproduceError, Tally, Verdict, Watch, catalogue, find};
+use tributary_papers::{Basis, Entry, Memory, Outcome, Point, ReproduceError, Tally, Verdict, Watch, catalogue, find};
 
 fn run(entry: &Entry, quick: bool) -> Result<Outcome, ReproduceError> {
     let stop = AtomicBool::new(false);
@@ -45,12 +45,26 @@ fn a_misspelt_parameter_is_an_error() {
 }
 
 #[test]
-fn every_experiment_measures_what_its_file_publishes() {
+fn every_experiment_measures_what_its_file_publishes_and_points_lie_where_figures_have_ours() {
+    let mut points = 0;
     for entry in catalogue() {
         let outcome = run(&entry, true).unwrap_or_else(|error| panic!("{}: {error}", entry.id));
         assert_eq!(outcome.rows.len(), entry.published.len());
-        assert!(outcome.rows.iter().all(|row| row.ours.low.is_finite() && row.ours.high.is_finite()), "{}", entry.id);
+        for row in &outcome.rows {
+            assert!(row.ours.low.is_finite() && row.ours.high.is_finite(), "{}", entry.id);
+            let Some(point) = &row.published.point else { continue };
+            let ours = on_lines(&outcome, point);
+            assert!(ours.contains(&row.ours.median), "{}: {}: {ours:?}", entry.id, row.published.what);
+            points += 1;
+        }
     }
+    assert!(points >= 60, "{points} published numbers are points");
+}
+
+/// What the figures' lines of a point's name have there.
+fn on_lines(outcome: &Outcome, point: &Point) -> Vec<f64> {
+    let lines = outcome.figures.iter().flat_map(|figure| &figure.series).filter(|series| series.name == point.line);
+    lines.flat_map(|series| &series.points).filter(|[x, _]| *x == point.x).map(|[_, y]| *y).collect()
 }
 
 #[test]

@@ -37,9 +37,9 @@ list says about how long each takes on two cores with five seeds: seconds, minut
 hour (up to two). --quick makes seconds of each.
 
 With --out, what is finished is kept in DIR/points, so that the same command goes on where it was
-stopped; what another build of this program found there is made again. Each experiment has three
-files: ID.json, ID.csv with the points of its figures, and ID-rows.csv with its table. All tables
-and pictures of the run are in DIR/index.html.
+stopped; what another build of this program found there is made again. Each experiment has ID.json,
+ID.csv with the points of its figures, ID-rows.csv with its table and ID.png, in which published
+numbers are points beside ours. DIR/index.html and DIR/rows.csv have all of the run.
 
 --set changes a parameter of the experiment files (crates/papers/src/*/experiments: keys below
 [parameters], list elements by number), to see what it moves. Every verdict then says that it is
@@ -126,17 +126,17 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
             entry.vary(&mut outcome, args.seeds, &watch, &memory)?;
         }
         tally.add(&outcome.rows);
-        progress.suspend(|| show(&outcome, index > 0, args.json, folder.as_mut(), program))?;
+        progress.suspend(|| show(&outcome, index > 0, args.json, folder.as_mut()))?;
     }
     progress.finish_and_clear();
-    let page = folder.map(|folder| folder.finish(&tally)).transpose()?;
+    let page = folder.map(|folder| folder.finish(&tally, program)).transpose()?;
     if args.json {
         return Ok(());
     }
     if entries.len() > 1 {
         output::line(&format!("\n{tally}"))?;
     }
-    page.map_or(Ok(()), |page| Ok(output::line(&format!("{} shows all of them", page.display()))?))
+    page.map_or(Ok(()), |said| Ok(output::line(&said)?))
 }
 
 /// The failure of a stopped run, which says what is kept.
@@ -154,13 +154,7 @@ fn stopped(error: ReproduceError, args: &Args) -> Failure {
 }
 
 /// Prints an outcome, and writes it if files were asked for.
-fn show(
-    outcome: &Outcome,
-    is_later: bool,
-    as_json: bool,
-    folder: Option<&mut Folder>,
-    program: &Program,
-) -> Result<(), Failure> {
+fn show(outcome: &Outcome, is_later: bool, as_json: bool, folder: Option<&mut Folder>) -> Result<(), Failure> {
     if as_json {
         output::json(outcome)?;
     } else {
@@ -168,8 +162,8 @@ fn show(
         output::line(&format!("{gap}{}", render(outcome)))?;
     }
     let Some(folder) = folder else { return Ok(()) };
-    let said = folder.write(outcome, program)?;
-    if as_json { Ok(()) } else { Ok(output::line(&said)?) }
+    let data = folder.write(outcome)?;
+    if as_json { Ok(()) } else { Ok(output::line(&format!("wrote {}", data.display()))?) }
 }
 
 /// The experiments with these ids.

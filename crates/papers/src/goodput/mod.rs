@@ -62,6 +62,19 @@ pub enum Shows {
     Goodput,
     /// Completion time.
     Runtime,
+    /// How busy links are, the mean over all of them.
+    Use,
+}
+
+impl Shows {
+    /// The one that is shown.
+    fn of(self, goodput: Finding, time: &[f64], links: &[f64]) -> Finding {
+        match self {
+            Shows::Goodput => goodput,
+            Shows::Runtime => Finding::over("seeds", time),
+            Shows::Use => Finding::over("seeds", links),
+        }
+    }
 }
 
 /// One line of the figure.
@@ -205,6 +218,7 @@ impl Goodput {
         let (what, y) = match self.shows {
             Shows::Goodput => ("Goodput", "goodput (Gbit/s)"),
             Shows::Runtime => ("Runtime", "runtime (us)"),
+            Shows::Use => ("Use of links", "mean over links (%)"),
         };
         let (title, x, marks) = (format!("{what} {title}"), self.axis.clone(), Vec::new());
         Figure { title, x, y: y.into(), log_x: self.log_x, series, marks }
@@ -228,13 +242,8 @@ impl Goodput {
         let uses = [percent(|r| r.mean_use), percent(|r| r.host_use), percent(|r| r.core_use)];
         let most_use = percent(|r| r.most_use).into_iter().fold(0.0, f64::max);
         let [all, hosts, core] = [0, 1, 2].map(|index| mean(&uses[index]));
-        findings.cause(
-            format!("{key}-use"),
-            format!(
-                "{hosts:.1} % of hosts' links, {core:.1} % of those between switches, at {:.1} Gbit/s",
-                goodput.median
-            ),
-        );
+        let links = format!("{hosts:.1} % of hosts' links, {core:.1} % of those between switches");
+        findings.cause(format!("{key}-use"), format!("{links}, at {:.1} Gbit/s", goodput.median));
         let mut text = format!(
             "{}, {} {}, {state}: {:.1} Gbit/s ({:.1} to {:.1} over {} seeds), {:.1} us; {:.2} % of packets sent again; \
              links {all:.1} % busy on average, {hosts:.1} % at hosts, {core:.1} % between switches, {most_use:.1} % at \
@@ -252,22 +261,26 @@ impl Goodput {
         text += &rest(found);
         findings.note(text + ".");
         let time = each(|r| r.runtime_us);
-        let bar = if self.shows == Shows::Runtime { Finding::over("seeds", &time) } else { goodput };
         let [all, hosts, core] = uses;
-        for (of, values) in [("-use", all), ("-use-hosts", hosts), ("-use-core", core), ("-time", time)] {
-            samples.put(format!("{key}{of}"), values);
-        }
-        samples.put(format!("{key}-again"), percent(|r| r.again));
+        let bar = self.shows.of(goodput, &time, &all);
+        let measured = [
+            ("", each(|r| r.goodput)),
+            ("-use", all),
+            ("-use-hosts", hosts),
+            ("-use-core", core),
+            ("-time", time),
+            ("-again", percent(|r| r.again)),
+        ];
         let of_arrays = [
             ("-stragglers", known(|r| r.stragglers)),
             ("-memory", known(|r| r.slot_bytes)),
             ("-collisions", known(|r| r.collisions)),
             ("-restorations", known(|r| r.restorations)),
         ];
-        for (of, values) in of_arrays.into_iter().filter(|(_, values)| !values.is_empty()) {
+        let of_arrays = of_arrays.into_iter().filter(|(_, values)| !values.is_empty());
+        for (of, values) in measured.into_iter().chain(of_arrays) {
             samples.put(format!("{key}{of}"), values);
         }
-        samples.put(key, each(|r| r.goodput));
         bar
     }
 }

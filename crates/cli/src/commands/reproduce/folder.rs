@@ -1,4 +1,4 @@
-//! The folder of `--out`: for each experiment its data, its table and its picture; and a page with all of them.
+//! The folder of `--out`: for each experiment its data, its table and its picture; and a table and a page with all of them.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -8,7 +8,7 @@ use tributary_papers::{Outcome, Tally};
 
 use crate::failure::Failure;
 use crate::program::Program;
-use crate::python::draw;
+use crate::python::draw_all;
 
 /// How the page of all experiments looks.
 const STYLE: &str = "\
@@ -19,11 +19,24 @@ td, th { text-align: left; vertical-align: top; padding: .2rem .8rem .2rem 0; bo
 img { max-width: 100%; background: white }
 .differs { font-weight: bold }";
 
+/// The columns of a table of rows.
+const COLUMNS: &str = "experiment,key,what,published,low,median,high,ratio,rule,verdict,why_not\n";
+
 /// A folder that outcomes are written into.
 pub struct Folder {
     path: PathBuf,
-    /// The page's part of each outcome so far.
-    sections: String,
+    /// What is written so far.
+    written: Vec<Written>,
+}
+
+/// What the page needs of an outcome.
+struct Written {
+    /// The name of its files.
+    name: String,
+    /// Its part of the page, without the picture.
+    section: String,
+    /// The lines of its table.
+    rows: String,
 }
 
 impl Folder {
@@ -31,7 +44,7 @@ impl Folder {
     pub fn new(path: &Path) -> Result<Folder, Failure> {
         let failed = |error| Failure::new(format!("{} cannot be made: {error}", path.display()));
         fs::create_dir_all(path).map_err(failed)?;
-        Ok(Folder { path: path.to_owned(), sections: String::new() })
+        Ok(Folder { path: path.to_owned(), written: Vec::new() })
     }
 
     /// Where finished points are kept.
@@ -39,31 +52,36 @@ impl Folder {
         self.path.join("points")
     }
 
-    /// Writes an outcome's data and picture; returns a sentence that names them.
-    pub fn write(&mut self, outcome: &Outcome, program: &Program) -> Result<String, Failure> {
+    /// Writes an outcome's data; returns where they are.
+    pub fn write(&mut self, outcome: &Outcome) -> Result<PathBuf, Failure> {
         // Outcomes of a file and of a changed file must not replace each other.
         let name = if outcome.changes.is_empty() { outcome.id.clone() } else { format!("{}-changed", outcome.id) };
         let data = self.put(&format!("{name}.json"), serde_json::to_string_pretty(outcome)? + "\n")?;
         self.put(&format!("{name}.csv"), points_csv(outcome))?;
-        self.put(&format!("{name}-rows.csv"), rows_csv(outcome))?;
-        let drawn = if outcome.figures.is_empty() { None } else { Some(draw(&data, program)) };
-        let picture = matches!(drawn, Some(Ok(()))).then(|| format!("{name}.png"));
-        self.sections += &section(outcome, picture.as_deref());
-        Ok(match drawn {
-            None => format!("wrote {}", data.display()),
-            Some(Ok(())) => format!("wrote {} and the picture beside it", data.display()),
-            Some(Err(reason)) => format!("wrote {}; no picture: {reason}", data.display()),
-        })
+        let rows = rows_csv(outcome);
+        self.put(&format!("{name}-rows.csv"), format!("{COLUMNS}{rows}"))?;
+        self.written.push(Written { name, section: section(outcome), rows });
+        Ok(data)
     }
 
-    /// Writes the page with all outcomes of this run; returns where it is.
-    pub fn finish(&self, tally: &Tally) -> Result<PathBuf, Failure> {
-        let page = format!(
-            "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>Published results beside ours</title>\n\
-             <style>{STYLE}</style>\n<h1>Published results beside ours</h1>\n<p>{tally}</p>\n{}</html>\n",
-            self.sections
-        );
-        self.put("index.html", page)
+    /// Draws the pictures, and writes the table of all rows and the page with all outcomes of this run; returns a
+    /// sentence that names them.
+    pub fn finish(&self, tally: &Tally, program: &Program) -> Result<String, Failure> {
+        let all = |text: fn(&Written) -> &str| self.written.iter().map(text).collect::<String>();
+        let rows = self.put("rows.csv", format!("{COLUMNS}{}", all(|one| &one.rows)))?;
+        let data: Vec<PathBuf> = self.written.iter().map(|one| self.path.join(format!("{}.json", one.name))).collect();
+        let drawn = draw_all(&data, program);
+        let section = |Written { name, section, .. }: &Written| match drawn {
+            Ok(()) => format!("{section}<p><img src=\"{name}.png\" alt=\"{name}\" loading=\"lazy\"></p>\n"),
+            Err(_) => section.clone(),
+        };
+        let sections: String = self.written.iter().map(section).collect();
+        let page = self.put("index.html", page(tally, &sections))?;
+        let (page, rows) = (page.display(), rows.display());
+        Ok(match drawn {
+            Ok(()) => format!("{page} shows all of them with their pictures, {rows} has their rows"),
+            Err(reason) => format!("{page} shows all of them, {rows} has their rows; no pictures: {reason}"),
+        })
     }
 
     fn put(&self, name: &str, text: String) -> Result<PathBuf, Failure> {
@@ -74,8 +92,16 @@ impl Folder {
     }
 }
 
-/// An outcome on the page of all: its table, and its picture.
-fn section(outcome: &Outcome, picture: Option<&str>) -> String {
+/// The page of all: its sections one after the other.
+fn page(tally: &Tally, sections: &str) -> String {
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>Published results beside ours</title>\n\
+         <style>{STYLE}</style>\n<h1>Published results beside ours</h1>\n<p>{tally}</p>\n{sections}</html>\n"
+    )
+}
+
+/// An outcome's table on the page of all.
+fn section(outcome: &Outcome) -> String {
     let [id, title, source] = [&outcome.id, &outcome.title, &outcome.source].map(|text| escaped(text));
     let size = match (outcome.quick, outcome.full) {
         (true, _) => ", small inputs",
@@ -90,21 +116,17 @@ fn section(outcome: &Outcome, picture: Option<&str>) -> String {
         let class = row.verdict.text().replace(' ', "-");
         let _ = writeln!(text, "<tr>{cells}<td class=\"{class}\">{}<td>{}", escaped(verdict), escaped(fault));
     }
-    text += "</table>\n";
-    if let Some(picture) = picture {
-        let _ = writeln!(text, "<p><img src=\"{picture}\" alt=\"{title}\" loading=\"lazy\"></p>");
-    }
-    text
+    text + "</table>\n"
 }
 
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// The table, one row a line.
+/// The lines of the table, one for each row.
 fn rows_csv(outcome: &Outcome) -> String {
     let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
-    let mut text = "experiment,key,what,published,low,median,high,ratio,rule,verdict,why_not\n".to_string();
+    let mut text = String::new();
     for row in &outcome.rows {
         let [what, _, _, _, rule, verdict, fault] = &row.cells;
         let (value, ours, ratio) =
@@ -149,16 +171,32 @@ mod tests {
     fn the_page_has_each_row_with_its_verdict_and_whatever_is_in_a_cell() {
         let mut outcome = outcome();
         outcome.rows[0].cells[0] = "less than <b> & \"more\"".into();
-        let text = section(&outcome, Some("a.png"));
+        let text = section(&outcome);
         assert_eq!(text.matches("\n<tr><td>").count(), outcome.rows.len());
-        assert!(
-            text.contains("less than &lt;b&gt; &amp; &quot;more&quot;") && text.contains("src=\"a.png\""),
-            "{text}"
-        );
+        assert!(text.contains("less than &lt;b&gt; &amp; &quot;more&quot;"), "{text}");
         for row in &outcome.rows {
             assert!(text.contains(&format!("\">{}<td>", row.cells[5])), "{text}");
         }
-        assert!(!section(&outcome, None).contains("<img"));
+    }
+
+    #[test]
+    fn a_run_without_matplotlib_has_a_page_and_a_table_of_all_rows_and_says_what_is_missing() {
+        let path = std::env::temp_dir().join(format!("tributary-folder-{}", std::process::id()));
+        let mut folder = Folder::new(&path).unwrap();
+        let outcome = outcome();
+        folder.write(&outcome).unwrap();
+        folder.write(&Outcome { id: "again".into(), ..outcome.clone() }).unwrap();
+        let said = folder
+            .finish(
+                &Tally::default(),
+                &Program::launched_by(["/bin/false", "-m", "tributary"].map(Into::into).to_vec()),
+            )
+            .unwrap();
+        assert!(said.contains("index.html shows all of them") && said.contains("no pictures: "), "{said}");
+        assert!(!fs::read_to_string(path.join("index.html")).unwrap().contains("<img"));
+        let rows = fs::read_to_string(path.join("rows.csv")).unwrap();
+        assert_eq!(rows.lines().count(), 1 + 2 * outcome.rows.len());
+        fs::remove_dir_all(&path).unwrap();
     }
 
     #[test]
@@ -167,10 +205,10 @@ mod tests {
         outcome.rows[0].cells[0] = "a \"word\", and a comma".into();
         let text = rows_csv(&outcome);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines.len(), 1 + outcome.rows.len());
+        assert_eq!(lines.len(), outcome.rows.len());
         let row = &outcome.rows[0];
         let names = format!("\"{}\",\"{}\",\"a \"\"word\"\", and a comma\"", outcome.id, row.published.key);
         let numbers = format!("{},{},{}", row.published.value, row.ours.low, row.ours.median);
-        assert!(lines[1].starts_with(&format!("{names},{numbers},")), "{}", lines[1]);
+        assert!(lines[0].starts_with(&format!("{names},{numbers},")), "{}", lines[0]);
     }
 }
