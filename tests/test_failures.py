@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import signal
 import subprocess
 import sys
@@ -175,8 +177,16 @@ def test_a_restarted_switch_that_does_not_know_the_job_is_reported(workers: Proc
     membership = (2, daemon.address, job, 200_000, "switchml", 50.0)
     others = [workers.submit(rank.bereaved, number, *membership) for number in range(2)]
     program.await_job(daemon, job, lambda entry: bool(entry["packets"] > 1000))
-    daemon.kill()
-    successor = Daemon(listen=daemon.address)
+    # They stand still meanwhile: on a busy machine a switch starts more slowly than ranks wait for theirs.
+    stopped = [process.pid for process in multiprocessing.active_children() if process.pid is not None]
+    try:
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        daemon.kill()
+        successor = Daemon(listen=daemon.address)
+    finally:
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
     for other in others:
         kind, sentence, _ = other.result(timeout=30)
         assert kind == "SwitchLostError", sentence
