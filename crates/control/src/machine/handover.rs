@@ -105,9 +105,10 @@ impl Control {
 
     /// An error if nobody may join this switch now.
     pub(super) fn check_open(&self) -> Result<(), Refusal> {
-        match (self.stopping, self.handed_over) {
-            (true, _) => Err(Refusal::Stopping),
-            (false, true) => Err(Refusal::HandedOver),
+        // A program that has handed over stops as well, and its next one goes on.
+        match (self.handed_over, self.stopping) {
+            (true, _) => Err(Refusal::HandedOver),
+            (false, true) => Err(Refusal::Stopping),
             (false, false) => Ok(()),
         }
     }

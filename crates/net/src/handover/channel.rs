@@ -68,6 +68,12 @@ impl Channel {
         self.receive()?.ok_or(HandoverError::NotTaken)
     }
 
+    /// Says that no more messages follow: the other program receives those before, and then the end.
+    pub(super) fn end_sending(&self) {
+        // The call fails only if the other program has gone.
+        let _ = self.0.shutdown(Shutdown::Write);
+    }
+
     /// Ends the channel for both programs.
     pub(super) fn close(&self) {
         // The call fails only if the other program has gone.

@@ -91,6 +91,7 @@ impl EarlierProgram {
     pub fn begin(self: &Arc<Self>, plane: &Arc<ControlPlane>) -> Result<(), HandoverError> {
         self.channel.set_patience(None)?;
         self.channel.send(&Message::Serving, &[])?;
+        self.end_if_without_jobs(plane);
         let (this, plane) = (Arc::clone(self), Arc::downgrade(plane));
         Builder::new().name("earlier-program".into()).spawn(move || this.read(&plane))?;
         Ok(())
@@ -119,6 +120,7 @@ impl EarlierProgram {
             let (Message::Ended { id }, Some(plane)) = (message, plane.upgrade()) else { continue };
             plane.earlier_job_ended(JobId(id));
             share_packets(&plane);
+            self.end_if_without_jobs(&plane);
         }
         if self.over.swap(true, Ordering::AcqRel) {
             return;
@@ -131,6 +133,13 @@ impl EarlierProgram {
         tracing::info!("the earlier program has ended");
     }
 
+    /// Lets the earlier program end once none of its jobs is left. Connections that it was passed are answered before.
+    fn end_if_without_jobs(&self, plane: &ControlPlane) {
+        if plane.earlier_jobs().is_empty() {
+            self.channel.end_sending();
+        }
+    }
+
     /// Passes a connection on if its request is about a job of the earlier program; otherwise returns it.
     pub async fn pass_on(&self, stream: TcpStream, listener: usize, plane: &ControlPlane) -> Option<TcpStream> {
         if self.is_over() || listener > usize::from(self.has_http) {
@@ -140,13 +149,14 @@ impl EarlierProgram {
         if !path.is_some_and(|path| is_about_one_of(&path, &plane.earlier_jobs())) {
             return Some(stream);
         }
-        let passed = stream
-            .into_std()
-            .and_then(|stream| self.channel.send(&Message::Connection { listener }, &[stream.as_fd()]));
-        if let Err(error) = passed {
-            tracing::debug!(%error, "a connection was not passed on");
+        match self.channel.send(&Message::Connection { listener }, &[stream.as_fd()]) {
+            Ok(()) => None,
+            // The last of its jobs has ended in the meantime.
+            Err(error) => {
+                tracing::debug!(%error, "a connection was not passed on");
+                Some(stream)
+            }
         }
-        None
     }
 }
 

@@ -7,6 +7,8 @@
 //! - *Control API*: the next program accepts every connection. A request about a job of the earlier program goes there,
 //!   with its connection, before a byte of it is read.
 //! - *Ranks that wait* for a job to form are told by the earlier program to join again, and form it at the next one.
+//! - *The end*: when the next program has heard that the last of these jobs has ended, it passes on no more connections and
+//!   closes its half of the channel. The earlier program answers those that came before, and ends.
 //!
 //! The programs talk over a [`Channel`] that nobody else can open: [`earlier`] is the next program's end, and [`next`] the
 //! earlier one's. If the next program fails, the earlier one takes everything back.
@@ -29,7 +31,7 @@ pub use self::next::Ending;
 pub(crate) use self::next::{HandedConnections, Intake, NextProgram};
 
 /// Programs with another version of these messages do not take over from each other.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Why a switch is not handed over. It then goes on as before.
 #[derive(Debug, thiserror::Error)]

@@ -179,15 +179,16 @@ impl Shared {
                 Ok(None) | Err(_) => break,
             }
         }
-        if let Some(plane) = self.plane.upgrade()
-            && self.end(None)
-        {
+        let Some(plane) = self.plane.upgrade() else { return };
+        if plane.running_ids().is_empty() {
+            self.end(Some(Ending::NoJobs));
+        } else if self.end(None) {
             tracing::warn!("the next program has ended: this one takes the switch back");
             take_back(&plane, &self.intake);
         }
     }
 
-    /// Reports jobs that end, until there are none.
+    /// Reports jobs that end, until there are none. The next program then ends its half of the channel.
     async fn report(&self, mut running: BTreeSet<JobId>, mut changes: watch::Receiver<()>) {
         loop {
             let Some(plane) = self.plane.upgrade() else { return };
@@ -199,11 +200,7 @@ impl Shared {
                 }
             }
             running = now;
-            if running.is_empty() {
-                self.end(Some(Ending::NoJobs));
-                return;
-            }
-            if changes.changed().await.is_err() {
+            if running.is_empty() || changes.changed().await.is_err() {
                 return;
             }
         }
@@ -213,6 +210,7 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
+    use std::sync::mpsc;
     use std::thread;
 
     use super::*;
@@ -235,10 +233,44 @@ mod tests {
             next
         });
         switch.hand_over(own, |_| ()).unwrap();
-        client.write_all(b"GET /healthz HTTP/1.1\r\nHost: switch\r\nConnection: close\r\n\r\n").unwrap();
+        assert!(ask(&mut client, "GET /healthz").starts_with("HTTP/1.1 200"));
+        drop(next.join().unwrap());
+    }
+
+    /// Sends a request without a body and returns the answer.
+    fn ask(client: &mut TcpStream, request: &str) -> String {
+        write!(client, "{request} HTTP/1.1\r\nHost: switch\r\nConnection: close\r\n\r\n").unwrap();
         let mut answer = String::new();
         client.read_to_string(&mut answer).unwrap();
-        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-        drop(next.join().unwrap());
+        answer
+    }
+
+    #[test]
+    fn a_connection_that_was_passed_on_as_the_last_job_ended_is_answered() {
+        let listen = "127.0.0.1:0".parse().unwrap();
+        let switch = RunningSwitch::start(&SwitchOptions::new(listen)).unwrap();
+        let (own, inherited) = Channel::pair().unwrap();
+        let entrance = TcpListener::bind(listen).unwrap();
+        let mut client = TcpStream::connect(entrance.local_addr().unwrap()).unwrap();
+        let (accepted, _) = entrance.accept().unwrap();
+        let (end, ended) = mpsc::channel();
+        let next = thread::spawn(move || {
+            let next = Channel::inherited(inherited).unwrap();
+            next.send(&Message::Ready { version: VERSION }, &[]).unwrap();
+            while !matches!(next.expect().unwrap().0, Message::Sockets { .. }) {}
+            next.send(&Message::Serving, &[]).unwrap();
+            let early = ended.recv_timeout(Duration::from_millis(200));
+            assert!(early.is_err(), "it ends while connections may come");
+            next.send(&Message::Connection { listener: 0 }, &[accepted.as_fd()]).unwrap();
+            drop(accepted);
+            next.end_sending();
+            (next, ended.recv_timeout(PATIENCE))
+        });
+        switch.hand_over(own, move |why| end.send(why).unwrap()).unwrap();
+        let (_next, why) = next.join().unwrap();
+        assert_eq!(why, Ok(Ending::NoJobs));
+        let answered = thread::spawn(move || ask(&mut client, "GET /healthz"));
+        switch.stop();
+        assert!(answered.join().unwrap().starts_with("HTTP/1.1 200"));
     }
 }

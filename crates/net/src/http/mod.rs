@@ -135,12 +135,12 @@ async fn serve(
     entrances: Vec<(TcpListener, Arc<Entrance>)>,
     mut stopped: watch::Receiver<bool>,
     paused: watch::Receiver<bool>,
-    handed: HandedConnections,
+    mut handed: HandedConnections,
 ) {
     // In the meantime clients wait in the kernel's queue.
     plane.begin().await;
     let all: Vec<Arc<Entrance>> = entrances.iter().map(|(_, entrance)| Arc::clone(entrance)).collect();
-    let mut accepting = vec![tokio::spawn(take_handed(handed, all.clone()))];
+    let mut accepting = Vec::new();
     for (listener, entrance) in entrances {
         match tokio::net::TcpListener::from_std(listener) {
             Ok(listener) => accepting.push(tokio::spawn(accept(listener, entrance, paused.clone()))),
@@ -163,11 +163,15 @@ async fn serve(
         () = viewer.keep_history() => {}
         () = plane.watch_parent() => {}
         () = end_events => {}
+        () = take_handed(&mut handed, &all) => {}
         // An error means that the handle is gone. Then the server stops as well.
         _ = stopped.wait_for(|&stop| stop) => {}
     }
     for task in &accepting {
         task.abort();
+    }
+    while let Ok((number, stream)) = handed.try_recv() {
+        take_from_next(&all, number, stream);
     }
     plane.stop().await;
     viewer.events().end();
@@ -237,13 +241,17 @@ async fn accept(listener: tokio::net::TcpListener, entrance: Arc<Entrance>, mut 
 }
 
 /// Takes connections that the next program has accepted, and that are about jobs of this one.
-async fn take_handed(mut handed: HandedConnections, entrances: Vec<Arc<Entrance>>) {
+async fn take_handed(handed: &mut HandedConnections, entrances: &[Arc<Entrance>]) {
     while let Some((number, stream)) = handed.recv().await {
-        let Some(entrance) = entrances.get(number) else { continue };
-        match stream.peer_addr().and_then(|from| Ok((TcpStream::from_std(stream)?, from))) {
-            Ok((stream, from)) => entrance.take(stream, from),
-            Err(error) => tracing::debug!(%error, "a connection has gone before it was served"),
-        }
+        take_from_next(entrances, number, stream);
+    }
+}
+
+fn take_from_next(entrances: &[Arc<Entrance>], number: usize, stream: std::net::TcpStream) {
+    let Some(entrance) = entrances.get(number) else { return };
+    match stream.peer_addr().and_then(|from| Ok((TcpStream::from_std(stream)?, from))) {
+        Ok((stream, from)) => entrance.take(stream, from),
+        Err(error) => tracing::debug!(%error, "a connection has gone before it was served"),
     }
 }
 
