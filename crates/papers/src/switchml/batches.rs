@@ -8,7 +8,7 @@ use serde::Deserialize;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::switchml::PROTOCOL;
 
-use super::rack::{Elements, Rack, RackJob};
+use super::rack::{Rack, RackJob};
 use super::replay::Profile;
 use super::ring;
 use crate::finding::{Figure, Finding, Series};
@@ -118,20 +118,12 @@ impl Experiment for Batches {
 impl Batches {
     fn job(&self, protocol: &'static Protocol, host_ns: f64) -> RackJob {
         RackJob {
-            rack: self.rack,
-            gbit: self.gbit,
-            protocol,
-            servers: None,
             workers: self.workers,
             elements: self.elements,
-            of: Elements::default(),
             elements_per_packet: self.elements_per_packet,
             slots: self.slots,
-            rto: None,
-            to_the_letter: false,
             host_ns,
-            loss: 0.0,
-            seed: 1,
+            ..RackJob::ideal(self.rack, self.gbit, protocol)
         }
     }
 }

@@ -8,7 +8,7 @@ use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::switchml::PROTOCOL;
 use tributary_sim::net::{PacketEvent, TraceEvent, Tracer};
 
-use super::rack::{Elements, Rack, RackJob};
+use super::rack::{Rack, RackJob};
 use crate::finding::{Figure, Series};
 use crate::{Context, Experiment, Findings, ReproduceError, Watch};
 
@@ -133,20 +133,11 @@ impl Pool {
 
     fn job(&self, setup: &Setup, slots: u16) -> RackJob {
         RackJob {
-            rack: Rack { delay_us: setup.delay_us, ..self.rack },
-            gbit: setup.gbit,
-            protocol: &PROTOCOL,
-            servers: None,
             workers: self.workers,
             elements: self.elements,
-            of: Elements::default(),
             elements_per_packet: self.elements_per_packet,
             slots,
-            rto: None,
-            to_the_letter: false,
-            host_ns: 0.0,
-            loss: 0.0,
-            seed: 1,
+            ..RackJob::ideal(Rack { delay_us: setup.delay_us, ..self.rack }, setup.gbit, &PROTOCOL)
         }
     }
 }

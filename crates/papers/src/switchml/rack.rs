@@ -122,20 +122,14 @@ impl LossyRack {
     /// The job under one protocol, with `loss` percent of all packets lost on each link.
     pub fn job(&self, protocol: &'static Protocol, loss: f64, seed: u64) -> RackJob {
         RackJob {
-            rack: self.rack,
-            gbit: self.gbit,
-            protocol,
-            servers: None,
             workers: self.workers,
             elements: self.elements,
-            of: Elements::default(),
             elements_per_packet: self.elements_per_packet,
             slots: self.slots,
             rto: Some(Span::from_micros(self.rto_us)),
-            to_the_letter: false,
-            host_ns: 0.0,
             loss: loss / 100.0,
             seed,
+            ..RackJob::ideal(self.rack, self.gbit, protocol)
         }
     }
 }
@@ -170,6 +164,26 @@ impl Rack {
 }
 
 impl RackJob {
+    /// The least job: one element of one worker, links that lose nothing, and hosts whose packets cost nothing.
+    pub fn ideal(rack: Rack, gbit: u64, protocol: &'static Protocol) -> RackJob {
+        RackJob {
+            rack,
+            gbit,
+            protocol,
+            servers: None,
+            workers: 1,
+            elements: 1,
+            of: Elements::default(),
+            elements_per_packet: 1,
+            slots: 1,
+            rto: None,
+            to_the_letter: false,
+            host_ns: 0.0,
+            loss: 0.0,
+            seed: 1,
+        }
+    }
+
     /// The job, installed in its network, before its first event.
     pub fn build(&self) -> Result<Simulation, ReproduceError> {
         let us = |us: f64| Span::from_secs_f64(us * 1e-6);

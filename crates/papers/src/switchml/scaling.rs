@@ -4,7 +4,7 @@ use serde::Deserialize;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::protocols;
 
-use super::rack::{Elements, Rack, RackJob, Servers};
+use super::rack::{Rack, RackJob, Servers};
 use crate::finding::{Figure, Finding, Series};
 use crate::{Context, Experiment, Findings, ReproduceError};
 
@@ -153,20 +153,13 @@ impl Scaling {
     fn job(&self, rate: &RateAndPool, line: &Line, workers: u32) -> Result<RackJob, ReproduceError> {
         let slots = u32::from(rate.slots) * 256 / u32::from(line.elements_per_packet);
         Ok(RackJob {
-            rack: self.rack,
-            gbit: rate.gbit,
-            protocol: line.protocol()?,
             servers: line.servers,
             workers,
             elements: self.elements,
-            of: Elements::default(),
             elements_per_packet: line.elements_per_packet,
             slots: u16::try_from(slots).map_err(|_| ReproduceError::Bad(format!("{slots} slots are too many")))?,
-            rto: None,
-            to_the_letter: false,
             host_ns: if line.busy_hosts { rate.host_ns } else { 0.0 },
-            loss: 0.0,
-            seed: 1,
+            ..RackJob::ideal(self.rack, rate.gbit, line.protocol()?)
         })
     }
 }

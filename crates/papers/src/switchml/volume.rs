@@ -10,7 +10,7 @@ use tributary_proto::protocols;
 use tributary_proto::switchml::PROTOCOL;
 use tributary_sim::net::{PacketEvent, TraceEvent, Tracer};
 
-use super::rack::{Elements, Rack, RackJob};
+use super::rack::{Rack, RackJob};
 use super::ring;
 use crate::finding::Finding;
 use crate::{Context, Experiment, Findings, ReproduceError, Watch};
@@ -84,20 +84,11 @@ impl Experiment for Volume {
 impl Volume {
     fn job(&self, protocol: &'static Protocol, workers: u32) -> RackJob {
         RackJob {
-            rack: self.rack,
-            gbit: self.gbit,
-            protocol,
-            servers: None,
             workers,
             elements: self.tensor_bytes / 4,
-            of: Elements::default(),
             elements_per_packet: self.elements_per_packet,
             slots: self.slots,
-            rto: None,
-            to_the_letter: false,
-            host_ns: 0.0,
-            loss: 0.0,
-            seed: 1,
+            ..RackJob::ideal(self.rack, self.gbit, protocol)
         }
     }
 }
