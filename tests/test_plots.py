@@ -1,5 +1,6 @@
 """Pictures of reproduced results."""
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,17 @@ def test_draws_a_picture_beside_the_data(tmp_path: Path) -> None:
     data.write_text(json.dumps(outcome()))
     assert plots.main([str(data)]) == 0
     assert (tmp_path / "made-up.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_names_come_one_after_the_other_and_one_that_cannot_be_drawn_does_not_keep_the_others_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "made-up.json"
+    data.write_text(json.dumps(outcome()))
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{tmp_path / 'nothing.json'}\n{data}\n"))
+    assert plots.main(["-"]) == 1
+    assert (tmp_path / "made-up.png").exists()
+    assert "nothing.json is not drawn: " in capsys.readouterr().err
 
 
 def test_an_experiment_without_figures_and_rows_is_refused() -> None:

@@ -2,14 +2,15 @@
 
 >>> python -m tributary.plots figures/switchml-fig6.json
 
-writes `figures/switchml-fig6.png`. Needs matplotlib: `pip install 'tributary-ina[plots]'`.
+writes `figures/switchml-fig6.png`; `-` draws the files whose names come on stdin, one a line, as they come. Needs
+matplotlib: `pip install 'tributary-ina[plots]'`.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import cycle
 from pathlib import Path
 from textwrap import shorten
@@ -160,15 +161,20 @@ def _draw_mark(axis: Any, mark: dict[str, Any]) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Draw each JSON file as a PNG beside it."""
+    """Draw each JSON file as a PNG beside it; one that cannot be drawn does not keep the others from it."""
     if not arguments:
-        print("usage: python -m tributary.plots FILE.json ...", file=sys.stderr)
+        print("usage: python -m tributary.plots FILE.json ... or -", file=sys.stderr)
         return 2
-    for name in arguments:
-        path = Path(name)
-        picture = draw(json.loads(path.read_text(encoding="utf-8")))
-        picture.savefig(path.with_suffix(".png"), dpi=120)
-    return 0
+    names: Iterable[str] = map(str.rstrip, sys.stdin) if list(arguments) == ["-"] else arguments
+    code = 0
+    for path in map(Path, names):
+        try:
+            picture = draw(json.loads(path.read_text(encoding="utf-8")))
+            picture.savefig(path.with_suffix(".png"), dpi=120)
+        except (OSError, LookupError, ValueError) as error:
+            print(f"{path} is not drawn: {error}", file=sys.stderr)
+            code = 1
+    return code
 
 
 if __name__ == "__main__":

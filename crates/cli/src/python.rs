@@ -1,8 +1,10 @@
 //! Programs of the Python package that this program starts, for pictures and for Dask.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 
 use crate::program::Program;
 
@@ -28,7 +30,7 @@ impl Module {
     }
 
     /// Why it does not start, in a sentence.
-    pub fn not_started(&self, error: &std::io::Error) -> String {
+    pub fn not_started(&self, error: &io::Error) -> String {
         format!("{} does not start ({error})", self.interpreter.to_string_lossy())
     }
 
@@ -44,14 +46,57 @@ impl Module {
 /// Makes the package draw a file of figures as a picture beside it, if matplotlib is installed; the error says what is
 /// missing.
 pub fn draw(data: &Path, program: &Program) -> Result<(), String> {
-    draw_all(&[data.to_owned()], program)
+    let mut drawer = Drawer::start(program);
+    drawer.draw(data);
+    drawer.finish()
 }
 
-/// The same of several files, in one process, since most of a picture's time is that of matplotlib's start.
-pub fn draw_all(files: &[PathBuf], program: &Program) -> Result<(), String> {
-    let module = Module::new(program, "tributary.plots", "plots");
-    let run = module.command().args(files).output().map_err(|error| module.not_started(&error))?;
-    if run.status.success() { Ok(()) } else { Err(module.failed(&String::from_utf8_lossy(&run.stderr))) }
+/// Draws files of figures one after the other, beside this program's work, in one process: most of a picture's time is
+/// that of matplotlib's start. Dropping it waits until all are drawn.
+pub struct Drawer {
+    module: Module,
+    child: Result<Child, String>,
+}
+
+impl Drawer {
+    /// The process. Why it does not start, [`Drawer::finish`] says.
+    pub fn start(program: &Program) -> Drawer {
+        let module = Module::new(program, "tributary.plots", "plots");
+        let mut command = module.command();
+        // In a group of its own: Ctrl-C stops this program, and the pictures of what is finished are drawn all the same.
+        command.arg("-").process_group(0).stdin(Stdio::piped()).stderr(Stdio::piped()).stdout(Stdio::null());
+        Drawer { child: command.spawn().map_err(|error| module.not_started(&error)), module }
+    }
+
+    /// Has a file drawn, in a while.
+    pub fn draw(&mut self, data: &Path) {
+        let Ok(Child { stdin: Some(stdin), .. }) = &mut self.child else { return };
+        // The call fails only if the process has ended, and then its last words say why.
+        let _ = writeln!(stdin, "{}", data.display());
+    }
+
+    /// Waits until all are drawn. The error is about the last one that was not.
+    pub fn finish(mut self) -> Result<(), String> {
+        self.wait()
+    }
+
+    fn wait(&mut self) -> Result<(), String> {
+        let child = self.child.as_mut().map_err(|reason| reason.clone())?;
+        drop(child.stdin.take());
+        let mut said = String::new();
+        // What it said until then is all there is.
+        let _ = child.stderr.take().map(|mut stderr| stderr.read_to_string(&mut said));
+        match child.wait() {
+            Ok(status) if status.success() => Ok(()),
+            _ => Err(self.module.failed(&said)),
+        }
+    }
+}
+
+impl Drop for Drawer {
+    fn drop(&mut self) {
+        let _ = self.wait();
+    }
 }
 
 #[cfg(test)]

@@ -102,7 +102,7 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
             runs += entry.runs_of_others(args.quick, args.seeds)?;
         }
     }
-    let mut folder = args.out.as_deref().map(Folder::new).transpose()?;
+    let mut folder = args.out.as_deref().map(|out| Folder::new(out, program)).transpose()?;
     let interrupt = Interrupt::on_signals()?;
     let memory = match &folder {
         Some(folder) => Memory::in_folder(&folder.points())
@@ -129,7 +129,7 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
         progress.suspend(|| show(&outcome, index > 0, args.json, folder.as_mut()))?;
     }
     progress.finish_and_clear();
-    let page = folder.map(|folder| folder.finish(&tally, program)).transpose()?;
+    let page = folder.map(|folder| folder.finish(&tally)).transpose()?;
     if args.json {
         return Ok(());
     }

@@ -8,7 +8,7 @@ use tributary_papers::{Outcome, Tally};
 
 use crate::failure::Failure;
 use crate::program::Program;
-use crate::python::draw_all;
+use crate::python::Drawer;
 
 /// How the page of all experiments looks.
 const STYLE: &str = "\
@@ -25,6 +25,7 @@ const COLUMNS: &str = "experiment,key,what,published,low,median,high,ratio,rule,
 /// A folder that outcomes are written into.
 pub struct Folder {
     path: PathBuf,
+    drawer: Drawer,
     /// What is written so far.
     written: Vec<Written>,
 }
@@ -33,6 +34,7 @@ pub struct Folder {
 struct Written {
     /// The name of its files.
     name: String,
+    title: String,
     /// Its part of the page, without the picture.
     section: String,
     /// The lines of its table.
@@ -41,10 +43,10 @@ struct Written {
 
 impl Folder {
     /// Makes the folder, if need be.
-    pub fn new(path: &Path) -> Result<Folder, Failure> {
+    pub fn new(path: &Path, program: &Program) -> Result<Folder, Failure> {
         let failed = |error| Failure::new(format!("{} cannot be made: {error}", path.display()));
         fs::create_dir_all(path).map_err(failed)?;
-        Ok(Folder { path: path.to_owned(), written: Vec::new() })
+        Ok(Folder { path: path.to_owned(), drawer: Drawer::start(program), written: Vec::new() })
     }
 
     /// Where finished points are kept.
@@ -52,44 +54,50 @@ impl Folder {
         self.path.join("points")
     }
 
-    /// Writes an outcome's data; returns where they are.
+    /// Writes an outcome's data and has them drawn; returns where they are.
     pub fn write(&mut self, outcome: &Outcome) -> Result<PathBuf, Failure> {
         // Outcomes of a file and of a changed file must not replace each other.
         let name = if outcome.changes.is_empty() { outcome.id.clone() } else { format!("{}-changed", outcome.id) };
-        let data = self.put(&format!("{name}.json"), serde_json::to_string_pretty(outcome)? + "\n")?;
-        self.put(&format!("{name}.csv"), points_csv(outcome))?;
+        let data = put(&self.path, &format!("{name}.json"), serde_json::to_string_pretty(outcome)? + "\n")?;
+        put(&self.path, &format!("{name}.csv"), points_csv(outcome))?;
         let rows = rows_csv(outcome);
-        self.put(&format!("{name}-rows.csv"), format!("{COLUMNS}{rows}"))?;
-        self.written.push(Written { name, section: section(outcome), rows });
+        put(&self.path, &format!("{name}-rows.csv"), format!("{COLUMNS}{rows}"))?;
+        // The page shows no picture of another run.
+        let _ = fs::remove_file(data.with_extension("png"));
+        self.drawer.draw(&data);
+        self.written.push(Written { name, title: outcome.title.clone(), section: section(outcome), rows });
         Ok(data)
     }
 
-    /// Draws the pictures, and writes the table of all rows and the page with all outcomes of this run; returns a
-    /// sentence that names them.
-    pub fn finish(&self, tally: &Tally, program: &Program) -> Result<String, Failure> {
+    /// Writes the table of all rows and the page with all outcomes of this run; returns a sentence that names them.
+    pub fn finish(self, tally: &Tally) -> Result<String, Failure> {
         let all = |text: fn(&Written) -> &str| self.written.iter().map(text).collect::<String>();
-        let rows = self.put("rows.csv", format!("{COLUMNS}{}", all(|one| &one.rows)))?;
-        let data: Vec<PathBuf> = self.written.iter().map(|one| self.path.join(format!("{}.json", one.name))).collect();
-        let drawn = draw_all(&data, program);
-        let section = |Written { name, section, .. }: &Written| match drawn {
-            Ok(()) => format!("{section}<p><img src=\"{name}.png\" alt=\"{name}\" loading=\"lazy\"></p>\n"),
-            Err(_) => section.clone(),
+        let rows = put(&self.path, "rows.csv", format!("{COLUMNS}{}", all(|one| &one.rows)))?;
+        let Folder { path, drawer, written } = self;
+        let drawn = drawer.finish();
+        let section = |Written { name, title, section, .. }: &Written| {
+            let picture = format!("{name}.png");
+            match path.join(&picture).exists() {
+                true => {
+                    format!("{section}<p><img src=\"{picture}\" alt=\"{}\" loading=\"lazy\"></p>\n", escaped(title))
+                }
+                false => section.clone(),
+            }
         };
-        let sections: String = self.written.iter().map(section).collect();
-        let page = self.put("index.html", page(tally, &sections))?;
+        let sections: String = written.iter().map(section).collect();
+        let page = put(&path, "index.html", page(tally, &sections))?;
         let (page, rows) = (page.display(), rows.display());
         Ok(match drawn {
             Ok(()) => format!("{page} shows all of them with their pictures, {rows} has their rows"),
-            Err(reason) => format!("{page} shows all of them, {rows} has their rows; no pictures: {reason}"),
+            Err(reason) => format!("{page} shows all of them, {rows} has their rows; pictures are missing: {reason}"),
         })
     }
+}
 
-    fn put(&self, name: &str, text: String) -> Result<PathBuf, Failure> {
-        let path = self.path.join(name);
-        fs::write(&path, text)
-            .map_err(|error| Failure::new(format!("{} cannot be written: {error}", path.display())))?;
-        Ok(path)
-    }
+fn put(folder: &Path, name: &str, text: String) -> Result<PathBuf, Failure> {
+    let path = folder.join(name);
+    fs::write(&path, text).map_err(|error| Failure::new(format!("{} cannot be written: {error}", path.display())))?;
+    Ok(path)
 }
 
 /// The page of all: its sections one after the other.
@@ -182,18 +190,18 @@ mod tests {
     #[test]
     fn a_run_without_matplotlib_has_a_page_and_a_table_of_all_rows_and_says_what_is_missing() {
         let path = std::env::temp_dir().join(format!("tributary-folder-{}", std::process::id()));
-        let mut folder = Folder::new(&path).unwrap();
+        let program = Program::launched_by(["/bin/false", "-m", "tributary"].map(Into::into).to_vec());
+        let mut folder = Folder::new(&path, &program).unwrap();
         let outcome = outcome();
         folder.write(&outcome).unwrap();
         folder.write(&Outcome { id: "again".into(), ..outcome.clone() }).unwrap();
-        let said = folder
-            .finish(
-                &Tally::default(),
-                &Program::launched_by(["/bin/false", "-m", "tributary"].map(Into::into).to_vec()),
-            )
-            .unwrap();
-        assert!(said.contains("index.html shows all of them") && said.contains("no pictures: "), "{said}");
-        assert!(!fs::read_to_string(path.join("index.html")).unwrap().contains("<img"));
+        // A picture that is there is shown, whatever became of the others.
+        fs::write(path.join("again.png"), "").unwrap();
+        let said = folder.finish(&Tally::default()).unwrap();
+        assert!(said.contains("index.html shows all of them") && said.contains("pictures are missing: "), "{said}");
+        let page = fs::read_to_string(path.join("index.html")).unwrap();
+        let picture = format!("<img src=\"again.png\" alt=\"{}\"", escaped(&outcome.title));
+        assert!(page.matches("<img").count() == 1 && page.contains(&picture), "{page}");
         let rows = fs::read_to_string(path.join("rows.csv")).unwrap();
         assert_eq!(rows.lines().count(), 1 + 2 * outcome.rows.len());
         fs::remove_dir_all(&path).unwrap();
