@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import program
 import tributary
 from program import Daemon
 
@@ -83,10 +84,12 @@ def _pool() -> Iterator[_Pool]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Note that a test with ranks failed."""
+    """A test that fails leaves nothing behind that would fail those after it: no program, and no rank."""
+    before = set(program.running)
     try:
         return (yield)
     except (Exception, pytest.fail.Exception):
+        program.end_all_but(before)
         pool = item.funcargs.get("_pool") if isinstance(item, pytest.Function) else None
         if isinstance(pool, _Pool):
             pool.is_spoilt = True

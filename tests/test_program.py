@@ -233,6 +233,16 @@ def test_a_reader_that_goes_away_is_not_an_error(daemon: Daemon) -> None:
     assert result.stderr == ""
 
 
+def test_a_test_that_fails_leaves_no_program_behind_and_no_other_ends() -> None:
+    other = Daemon()
+    left = Daemon()
+    program.end_all_but({*program.running} - {left.process})
+    assert left.process.returncode is not None
+    assert left.process.stdout is not None
+    assert left.process.stdout.closed
+    assert other.stop().returncode == 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_switch_ends_cleanly_on(number: int) -> None:
     result = Daemon("--log", "warn").stop(number)

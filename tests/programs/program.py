@@ -34,16 +34,31 @@ def _has_servers(protocol: str) -> bool:
 SERVED = [protocol for protocol in _core.protocols() if _has_servers(protocol)]
 
 
+#: Programs that were started and not waited for.
+running: set[subprocess.Popen[str]] = set()
+
+
 def start(*words: str) -> subprocess.Popen[str]:
     """Start the program; its output is kept."""
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
     )
+    running.add(process)
+    return process
+
+
+def end_all_but(before: set[subprocess.Popen[str]]) -> None:
+    """End what a test has left that failed."""
+    for process in running - before:
+        with process:
+            process.kill()
+        running.discard(process)
 
 
 def finish(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
     """Wait for the program's end."""
     out, err = process.communicate(timeout=60)
+    running.discard(process)
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
