@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 
 use tributary_control::JobName;
 use tributary_net::group::{ConnectOptions, Group};
-use tributary_net::rendezvous::{Departed, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
+use tributary_net::rendezvous::{
+    Departed, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched, Watching,
+};
 use tributary_net::shard::{JobInstall, Shard, ShardHandle, ShardOptions};
 use tributary_numeric::ReduceOp;
 use tributary_proto::contract::config::{Below, HostConfig, JobConfig, SwitchConfig};
@@ -113,8 +115,8 @@ impl Rendezvous for Tapped {
     fn standing(&self, _job: JobId, _key: JobKey) -> Standing {
         Standing::Installed
     }
-    fn watch(&self, _job: JobId, _key: JobKey, _rank: u16, _known: &Departed) -> Watched {
-        Watched::Unwatched
+    fn watch<'a>(&'a self, _job: JobId, _key: JobKey, _rank: u16, _known: &'a Departed) -> Watching<'a> {
+        Box::pin(std::future::ready(Watched::Unwatched))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The control API for workers and operators: blocking calls, with errors that are one sentence.
 
+mod http;
 pub mod operators;
 mod token;
 
@@ -10,21 +11,22 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use tokio::sync::Mutex as AsyncMutex;
 use tributary_control::levels::ParentAnswer;
 use tributary_control::{JobName, Refusal, printable};
 use tributary_proto::contract::ids::{JobId, JobKey};
-use ureq::{Agent, RequestBuilder};
 
+use self::http::{Client, PROMPT};
 pub use self::operators::{Events, ended, events, history, status, status_of_child};
 pub use self::token::{Token, VARIABLE};
+use crate::api::call::Connection;
 use crate::api::{
-    Done, ErrorBody, GoneMembers, Jobs, JoinBody, JoinReply, LeaveBody, NO_CONTROLLER, OfferBody, OfferReply,
-    RetireBody, STOPPING, StandingBody, SumsBody, SwitchJoinBody, SwitchJoinReply, SwitchLeaveBody, WatchBody, hex,
-    version,
+    Done, GoneMembers, Jobs, JoinBody, JoinReply, LeaveBody, NO_CONTROLLER, OfferBody, OfferReply, RetireBody,
+    STOPPING, StandingBody, SumsBody, SwitchJoinBody, SwitchJoinReply, SwitchLeaveBody, WatchBody, hex,
 };
-use crate::rendezvous::{Departed, JoinAnswer, JoinError, JoinRequest, LargeSums, Rendezvous, Standing, Watched};
+use crate::rendezvous::{
+    Departed, JoinAnswer, JoinError, JoinRequest, LargeSums, Rendezvous, Standing, Watched, Watching,
+};
 
 /// The address of a switch from its name, `HOST:PORT`: of several, the first at which something listens.
 pub fn resolve(switch: &str) -> io::Result<SocketAddr> {
@@ -63,120 +65,12 @@ pub enum ClientError {
     },
 }
 
-/// Time for an answer that does not wait for other ranks.
-const PROMPT: Duration = Duration::from_secs(5);
 /// The time that the network may take beside the time that a join may wait at the switch.
 const MARGIN: Duration = Duration::from_secs(5);
 /// The time for a leave or for a question about a job. Their callers should not wait long.
 const BRIEF: Duration = Duration::from_millis(1_000);
 /// Time for a watch, which the switch ends after 30 s.
 const WATCH: Duration = Duration::from_secs(35);
-
-type Answer = ureq::http::Response<ureq::Body>;
-
-/// HTTP to one switch.
-struct Client {
-    switch: SocketAddr,
-    agent: Agent,
-    token: Option<Token>,
-}
-
-impl Client {
-    fn new(switch: SocketAddr, token: Option<Token>) -> Client {
-        // A switch is in the same network. Proxies that the environment names are meant for other addresses.
-        let config = Agent::config_builder()
-            .proxy(None)
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .timeout_connect(Some(PROMPT))
-            .build();
-        Client { switch, agent: config.new_agent(), token }
-    }
-
-    fn get<T: DeserializeOwned>(&self, path: &str, timeout: Duration) -> Result<T, ClientError> {
-        let request = self.with_headers(self.agent.get(self.url(path)));
-        let request = request.config().timeout_global(Some(timeout)).build();
-        self.read(request.call())
-    }
-
-    fn post<T: DeserializeOwned>(
-        &self,
-        path: &str,
-        body: &impl Serialize,
-        timeout: Duration,
-    ) -> Result<T, ClientError> {
-        let request = self.with_headers(self.agent.post(self.url(path)));
-        let request = request.config().timeout_global(Some(timeout)).build();
-        self.read(request.send_json(body))
-    }
-
-    fn with_headers<Body>(&self, request: RequestBuilder<Body>) -> RequestBuilder<Body> {
-        let request = request.header(version::HEADER, version::API_VERSION.to_string());
-        match &self.token {
-            Some(token) => request.header("Authorization", token.header()),
-            None => request,
-        }
-    }
-
-    fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.switch)
-    }
-
-    fn read<T: DeserializeOwned>(&self, answer: Result<Answer, ureq::Error>) -> Result<T, ClientError> {
-        let bytes = self.whole(&mut self.checked(answer)?)?;
-        serde_json::from_slice(&bytes).map_err(|_| self.not_a_switch())
-    }
-
-    /// An answer, unless it is an error.
-    fn checked(&self, answer: Result<Answer, ureq::Error>) -> Result<Answer, ClientError> {
-        let mut answer = answer.map_err(|error| self.unreachable(error))?;
-        // The version is checked first, because another version may encode the rest differently.
-        let theirs = answer.headers().get(version::HEADER).map(|header| header.to_str().unwrap_or_default());
-        if let Some(why) = version::refuse_answer(theirs, &format!("the switch at {}", self.switch)) {
-            return Err(ClientError::Unreachable(why));
-        }
-        if answer.status().is_success() {
-            return Ok(answer);
-        }
-        match serde_json::from_slice(&self.whole(&mut answer)?) {
-            Ok(ErrorBody { error, code, rank }) => Err(ClientError::Refused { error: printable(&error), code, rank }),
-            Err(_) => Err(self.not_a_switch()),
-        }
-    }
-
-    fn whole(&self, answer: &mut Answer) -> Result<Vec<u8>, ClientError> {
-        /// The status of a thousand jobs of a thousand ranks is shorter.
-        const MAX_ANSWER: u64 = 256 << 20;
-        let bytes = answer.body_mut().with_config().limit(MAX_ANSWER).read_to_vec();
-        bytes.map_err(|error| self.unreachable(error))
-    }
-
-    fn not_a_switch(&self) -> ClientError {
-        ClientError::Unreachable(format!(
-            "what answers at {} is not a Tributary switch of this version: check the address, and install the same version \
-             on both",
-            self.switch
-        ))
-    }
-
-    fn unreachable(&self, error: ureq::Error) -> ClientError {
-        let switch = self.switch;
-        let why = match &error {
-            ureq::Error::Io(io) if io.kind() == io::ErrorKind::ConnectionRefused => {
-                format!(
-                    "nothing listens at {switch}: does a switch run there (`tributary switch`), at this address and port?"
-                )
-            }
-            ureq::Error::Timeout(_) => {
-                format!("the switch at {switch} does not answer: check the address, and that TCP to it is let through")
-            }
-            ureq::Error::Io(io) => format!("the switch at {switch} cannot be reached: {io}"),
-            ureq::Error::Protocol(_) => return self.not_a_switch(),
-            other => format!("the switch at {switch} cannot be asked: {other}"),
-        };
-        ClientError::Unreachable(why)
-    }
-}
 
 /// Joins, and joins again as long as the switch says that its next program takes joins. `join` gets the time that is left.
 pub(crate) fn again_if_handed_over<T>(
@@ -243,6 +137,8 @@ pub struct HttpRendezvous {
     incarnation: u64,
     /// The name of each job that was joined, by its id.
     names: Mutex<BTreeMap<JobId, String>>,
+    /// The connection of the watch.
+    watching: AsyncMutex<Connection>,
 }
 
 impl HttpRendezvous {
@@ -255,7 +151,8 @@ impl HttpRendezvous {
     pub fn with_token(switch: SocketAddr, token: Option<Token>) -> Result<HttpRendezvous, JoinError> {
         let incarnation = getrandom::u64()
             .map_err(|error| JoinError::Unreachable(format!("the system gives no random numbers: {error}")))?;
-        Ok(HttpRendezvous { client: Client::new(switch, token), incarnation, names: Mutex::new(BTreeMap::new()) })
+        let watching = AsyncMutex::new(Connection::new(switch));
+        Ok(HttpRendezvous { client: Client::new(switch, token), incarnation, names: Mutex::default(), watching })
     }
 
     fn name(&self, job: JobId) -> Option<String> {
@@ -316,18 +213,22 @@ impl Rendezvous for HttpRendezvous {
         }
     }
 
-    fn watch(&self, job: JobId, key: JobKey, rank: u16, known: &Departed) -> Watched {
-        let Some(name) = self.name(job) else { return Watched::Unwatched };
-        let body = WatchBody { job_id: job.0, key: hex(key.0), rank, gone: GoneMembers::new(known) };
-        match self.client.post::<GoneMembers>(&format!("/jobs/{name}/watch"), &body, WATCH) {
-            Ok(GoneMembers { broken: Some(sentence), .. }) => Watched::Broken(printable(&sentence)),
-            Ok(gone) => Watched::Gone(gone.table(self.client.switch.ip())),
-            Err(ClientError::Refused { code, .. }) if code == "too_many_watches" => Watched::Unwatched,
-            Err(ClientError::Refused { code, error, .. }) if code == NO_CONTROLLER => Watched::NoController(error),
-            Err(ClientError::Refused { code, error, .. }) if code == STOPPING => Watched::Unreachable(error),
-            Err(ClientError::Refused { .. }) => Watched::Unknown,
-            Err(ClientError::Unreachable(why)) => Watched::Unreachable(why),
-        }
+    fn watch<'a>(&'a self, job: JobId, key: JobKey, rank: u16, known: &'a Departed) -> Watching<'a> {
+        Box::pin(async move {
+            let Some(name) = self.name(job) else { return Watched::Unwatched };
+            let body = WatchBody { job_id: job.0, key: hex(key.0), rank, gone: GoneMembers::new(known) };
+            let mut connection = self.watching.lock().await;
+            let path = format!("/jobs/{name}/watch");
+            match self.client.post_on::<GoneMembers>(&mut connection, &path, &body, WATCH).await {
+                Ok(GoneMembers { broken: Some(sentence), .. }) => Watched::Broken(printable(&sentence)),
+                Ok(gone) => Watched::Gone(gone.table(self.client.switch.ip())),
+                Err(ClientError::Refused { code, .. }) if code == "too_many_watches" => Watched::Unwatched,
+                Err(ClientError::Refused { code, error, .. }) if code == NO_CONTROLLER => Watched::NoController(error),
+                Err(ClientError::Refused { code, error, .. }) if code == STOPPING => Watched::Unreachable(error),
+                Err(ClientError::Refused { .. }) => Watched::Unknown,
+                Err(ClientError::Unreachable(why)) => Watched::Unreachable(why),
+            }
+        })
     }
 }
 

@@ -1,8 +1,9 @@
 //! One worker of a job: [`Group`].
 //!
 //! From the caller to the wire: `submit` starts collectives over memory by its address, `driver` is what all threads share,
-//! `core` decides which thread drives a core, `engine` is the machine with its collectives under way (`completion`), and `link` sends and receives packets in
-//! runs. `connect` makes a group. `watch` learns from the switch which members are gone, `failure_detector` decides which
+//! `core` decides which thread drives a core (`io_threads` are those that are not the caller's), `engine` is the machine
+//! with its collectives under way (`completion`), and `link` sends and receives packets in runs. `connect` makes a group.
+//! `watch` learns from the switch which members are gone (on the thread of `watches`), `failure_detector` decides which
 //! collectives can still complete, and `explain` makes a sentence of an error.
 
 mod completion;
@@ -13,15 +14,17 @@ mod engine;
 mod error;
 mod explain;
 mod failure_detector;
+mod io_threads;
 mod link;
 mod options;
 mod path_probe;
 mod submit;
 mod watch;
+mod watches;
 
 use std::io;
 use std::sync::Arc;
-use std::thread::{Builder, JoinHandle};
+use std::thread::Builder;
 use std::time::Duration;
 
 use tributary_numeric::{Element, ReduceOp};
@@ -33,6 +36,7 @@ pub use self::failure_detector::JobFailure;
 pub use self::options::{ConnectOptions, GroupInfo, GroupStats};
 pub use self::path_probe::PathReport;
 pub use self::submit::{Drive, Pending, Submission};
+use self::watches::Watch;
 use crate::client::HttpRendezvous;
 use crate::rendezvous::{LargeSums, Rendezvous};
 
@@ -46,8 +50,7 @@ pub type SparseSum<T> = (Vec<u32>, Vec<T>);
 pub struct Group {
     driver: Arc<Driver>,
     info: GroupInfo,
-    /// The I/O thread of each core.
-    io_threads: Vec<JoinHandle<()>>,
+    watch: Option<Watch>,
     /// How it leaves when it is dropped.
     leave: Leave,
 }
@@ -62,7 +65,7 @@ impl Group {
     /// Joins a job through a control plane of the caller's choice; returns when all ranks are there.
     pub fn connect_through(options: &ConnectOptions, rendezvous: Arc<dyn Rendezvous>) -> Result<Group, ConnectError> {
         let (driver, info) = connect::connect(options, rendezvous)?;
-        let mut group = Group { driver, info, io_threads: Vec::new(), leave: Leave::InOrder };
+        let mut group = Group { driver, info, watch: None, leave: Leave::InOrder };
         // On an error the group is dropped and so leaves the job.
         group.start_threads().map_err(|error| {
             ConnectError::Option(format!("cannot start the threads of a worker of job {}: {error}", group.info.job))
@@ -78,14 +81,9 @@ impl Group {
     }
 
     fn start_threads(&mut self) -> io::Result<()> {
-        let thread = |name| Builder::new().name(format!("{name}-{}", self.info.rank));
-        for core in 0..self.driver.cores.len() {
-            let driver = Arc::clone(&self.driver);
-            self.io_threads.push(thread("worker").spawn(move || driver.cores[core].run_io_thread())?);
-        }
+        self.driver.cores.iter().for_each(|core| core.begin());
         let (driver, rendezvous) = (Arc::downgrade(&self.driver), self.driver.rendezvous());
-        let identity = self.driver.identity().clone();
-        thread("watch").spawn(move || watch::run(&driver, &rendezvous, &identity))?;
+        self.watch = Some(watches::begin(watch::run(driver, rendezvous, self.driver.identity().clone()))?);
         Ok(())
     }
 
@@ -281,14 +279,10 @@ impl Drop for Group {
     fn drop(&mut self) {
         if !self.driver.is_in_owner_process() {
             // In a fork, the job goes on in the parent process. The threads are the parent's and cannot be joined here.
-            std::mem::forget(std::mem::take(&mut self.io_threads));
+            std::mem::forget(self.watch.take());
             return;
         }
         self.driver.close(self.leave);
-        for thread in self.io_threads.drain(..) {
-            if thread.join().is_err() {
-                tracing::error!(job = self.info.job, rank = self.info.rank, "the worker's I/O thread panicked");
-            }
-        }
+        self.driver.cores.iter().for_each(|core| core.join_io_thread());
     }
 }

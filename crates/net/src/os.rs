@@ -4,11 +4,13 @@
 use std::fs::{self, File};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process;
 use std::time::{Duration, Instant};
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::buffer::spare_capacity;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
+use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recvmsg, sendmsg};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -82,6 +84,38 @@ pub(crate) fn wait(socket: BorrowedFd<'_>, waker: &Waker, timeout: Option<Durati
     let mut fds = [PollFd::from_borrowed_fd(socket, PollFlags::IN), PollFd::new(&waker.event, PollFlags::IN)];
     wait_for(&mut fds, timeout);
     Ready { packets: !fds[0].revents().is_empty(), woken: !fds[1].revents().is_empty() }
+}
+
+/// Sockets of which each wakes its poller once, until it is armed again.
+#[derive(Debug)]
+pub(crate) struct Poller {
+    epoll: OwnedFd,
+}
+
+impl Poller {
+    /// A poller of no sockets.
+    pub fn new() -> io::Result<Poller> {
+        Ok(Poller { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)? })
+    }
+
+    /// Has the socket wake a wait when it is readable, once, with this key.
+    pub fn arm(&self, socket: BorrowedFd<'_>, key: u64) -> io::Result<()> {
+        let (key, once) = (epoll::EventData::new_u64(key), epoll::EventFlags::IN | epoll::EventFlags::ONESHOT);
+        match epoll::modify(&self.epoll, socket, key, once) {
+            Err(Errno::NOENT) => Ok(epoll::add(&self.epoll, socket, key, once)?),
+            armed => Ok(armed?),
+        }
+    }
+
+    /// Sleeps until a socket is readable, the waker is called, or the timeout has passed. Returns the keys of some
+    /// readable sockets, and whether the waker was called.
+    pub fn wait(&self, waker: &Waker, timeout: Option<Duration>) -> (Vec<u64>, bool) {
+        let ready = wait(self.epoll.as_fd(), waker, timeout);
+        let mut events = Vec::with_capacity(64);
+        // A call that fails has changed nothing: the next one says it.
+        let _ = epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&Timespec::default()));
+        (events.iter().map(|event: &epoll::Event| event.data.u64()).collect(), ready.woken)
+    }
 }
 
 /// Sleeps until the socket is readable, or the timeout has passed.

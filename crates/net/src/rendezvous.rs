@@ -3,6 +3,7 @@
 //! The control API carries them over HTTP (`client`); tests and embedded switches may do without.
 
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::time::Duration;
 
 pub use tributary_control::levels::SwitchRanks;
@@ -132,6 +133,9 @@ pub enum Watched {
     Unwatched,
 }
 
+/// A watch under way. Many of them share a thread, so it must not block.
+pub type Watching<'a> = Pin<Box<dyn Future<Output = Watched> + Send + 'a>>;
+
 /// The control plane as a worker sees it.
 pub trait Rendezvous: Send + Sync {
     /// Joins a job; returns when all members are there, or the request's timeout has passed.
@@ -150,5 +154,5 @@ pub trait Rendezvous: Send + Sync {
     fn report_sums(&self, _job: JobId, _key: JobKey, _sums: &LargeSums) {}
     /// Returns when what is gone is no longer `known`, or after about half a minute. While the call lasts, the switch
     /// takes this member for alive as long as its connection stands.
-    fn watch(&self, job: JobId, key: JobKey, rank: u16, known: &Departed) -> Watched;
+    fn watch<'a>(&'a self, job: JobId, key: JobKey, rank: u16, known: &'a Departed) -> Watching<'a>;
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::levels::setup::{on_ranks, switch};
 use crate::support::{LocalSwitch, PATIENCE, on_every_rank};
 use tributary_net::group::{ConnectOptions, Group};
-use tributary_net::rendezvous::{Departed, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
+use tributary_net::rendezvous::{Departed, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watching};
 use tributary_net::shard::Shard;
 use tributary_numeric::ReduceOp;
 use tributary_proto::contract::ids::{JobId, JobKey};
@@ -146,7 +146,7 @@ impl Rendezvous for Behind {
     fn standing(&self, job: JobId, key: JobKey) -> Standing {
         self.switch.standing(job, key)
     }
-    fn watch(&self, job: JobId, key: JobKey, rank: u16, known: &Departed) -> Watched {
+    fn watch<'a>(&'a self, job: JobId, key: JobKey, rank: u16, known: &'a Departed) -> Watching<'a> {
         self.switch.watch(job, key, rank, known)
     }
 }

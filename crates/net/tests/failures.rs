@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use crate::support::{LocalSwitch, PATIENCE, in_flight, on_every_rank};
 use tributary_net::group::{ConnectError, Group, GroupError};
-use tributary_net::rendezvous::{Departed, Gone, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
+use tributary_net::rendezvous::{
+    Departed, Gone, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched, Watching,
+};
 use tributary_net::shard::Shard;
 use tributary_numeric::ReduceOp;
 use tributary_proto::contract::drop_reason::DropReason;
@@ -326,8 +328,8 @@ impl Rendezvous for WrongKey {
     fn standing(&self, _job: JobId, _key: JobKey) -> Standing {
         Standing::Unknown
     }
-    fn watch(&self, _job: JobId, _key: JobKey, _rank: u16, _known: &Departed) -> Watched {
-        Watched::Unwatched
+    fn watch<'a>(&'a self, _job: JobId, _key: JobKey, _rank: u16, _known: &'a Departed) -> Watching<'a> {
+        Box::pin(std::future::ready(Watched::Unwatched))
     }
 }
 

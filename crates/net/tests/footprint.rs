@@ -47,8 +47,7 @@ const JOBS: u32 = 2_000;
 /// Four bytes for each job: less than any structure has that could be left behind.
 const SLACK_BYTES: isize = 8 * 1024;
 
-/// A job from its join to its end: sums, what an operator reads meanwhile, and packets that are nobody's.
-fn job(switch: SocketAddr, number: u32, unauthorised: &UdpSocket) {
+fn connected(switch: SocketAddr, number: u32) -> Group {
     let options = ConnectOptions {
         switch: switch.to_string(),
         job: format!("job-{number}"),
@@ -62,7 +61,12 @@ fn job(switch: SocketAddr, number: u32, unauthorised: &UdpSocket) {
         trees: None,
         cores: 1,
     };
-    let group = Group::connect(&options).unwrap();
+    Group::connect(&options).unwrap()
+}
+
+/// A job from its join to its end: sums, what an operator reads meanwhile, and packets that are nobody's.
+fn job(switch: SocketAddr, number: u32, unauthorised: &UdpSocket) {
+    let group = connected(switch, number);
     let mut data = vec![number as i32; 1 + number as usize * 37 % 2_000];
     group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
     unauthorised.send_to(&number.to_be_bytes().repeat(1 + number as usize % 20), switch).unwrap();
@@ -97,7 +101,8 @@ fn live_at_rest(switch: SocketAddr, most: isize) -> isize {
 
 /// Threads that a group has left behind for a moment after it was closed.
 fn worker_threads() -> usize {
-    names().iter().filter(|name| name.ends_with("-0") && !name.starts_with("shard")).count()
+    let is_workers = |name: &&String| name.ends_with("-0") && !name.starts_with("shard");
+    names().iter().filter(|name| is_workers(name) || ["watches", "idle-groups"].contains(&name.as_str())).count()
 }
 
 fn names() -> Vec<String> {
@@ -109,8 +114,45 @@ fn names() -> Vec<String> {
         .collect()
 }
 
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// The fewest at several looks: what is being closed at one is not there at another.
+fn descriptors_at_rest() -> usize {
+    let sample = |_| {
+        sleep(Duration::from_millis(20));
+        descriptors()
+    };
+    (0..20).map(sample).min().unwrap()
+}
+
 fn threads() -> usize {
     names().len()
+}
+
+/// Groups that have summed and are idle have three descriptors each (the switch, which is in this process, has one), no
+/// thread, and members that count as present.
+fn check_idle_groups(switch: SocketAddr) {
+    const GROUPS: u32 = 50;
+    let sum = |group: &Group| group.allreduce_in_place(&mut [1i32; 100], ReduceOp::Sum, PATIENCE).unwrap();
+    let until = |expected: (usize, usize)| {
+        let start = Instant::now();
+        while (descriptors(), threads()) != expected && start.elapsed() < PATIENCE {
+            sleep(Duration::from_millis(20));
+        }
+        assert_eq!((descriptors(), threads()), expected);
+    };
+    let nothing = (descriptors_at_rest(), threads());
+    let first = connected(switch, 0);
+    // The threads that all groups share.
+    let (shared, one) = (nothing.1 + 2, descriptors_at_rest());
+    let groups: Vec<Group> = (1..=GROUPS).map(|number| connected(switch, number)).collect();
+    groups.iter().for_each(sum);
+    until((one + 4 * GROUPS as usize, shared));
+    groups.iter().for_each(sum);
+    drop((first, groups));
+    until(nothing);
 }
 
 #[test]
@@ -124,9 +166,12 @@ fn after_thousands_of_jobs_a_switch_holds_as_much_memory_and_as_many_threads_as_
     (0..WARM_UP).for_each(|number| job(addr, number, &unauthorised));
     // The smallest of several looks: what is under way at one is not at another.
     let warm = (0..5).map(|_| live_at_rest(addr, isize::MAX)).min().unwrap();
+    let warm_descriptors = descriptors_at_rest();
     (WARM_UP..WARM_UP + JOBS).for_each(|number| job(addr, number, &unauthorised));
     let live = live_at_rest(addr, warm + SLACK_BYTES);
     assert!(live <= warm + SLACK_BYTES, "{} bytes more after {JOBS} jobs", live - warm);
     assert_eq!(threads(), before + SHARDS + 1, "a thread for each shard and one for the control plane");
+    assert_eq!(descriptors_at_rest(), warm_descriptors, "after {JOBS} jobs");
+    check_idle_groups(addr);
     switch.stop();
 }

@@ -1,5 +1,5 @@
-//! Calls between switches that block no thread: HTTP/1.1, with one request for each connection. A caller that drops the
-//! future closes the connection, and the other switch then drops the request.
+//! Calls of switches and workers that block no thread: HTTP/1.1, with one request for each connection, or with requests
+//! that follow each other. A caller that drops the future closes the connection, and the switch then drops the request.
 
 use std::io;
 use std::net::SocketAddr;
@@ -37,17 +37,89 @@ pub async fn get(to: SocketAddr, path: &str, headers: &[(&str, &str)]) -> io::Re
 }
 
 async fn send(method: &str, to: SocketAddr, path: &str, body: &[u8], headers: &[(&str, &str)]) -> io::Result<Call> {
+    let mut stream = connect(to).await?;
+    let last = [headers, &[("Connection", "close")]].concat();
+    stream.write_all(&request(method, to, path, body, &last)).await?;
+    Ok(Call(stream))
+}
+
+async fn connect(to: SocketAddr) -> io::Result<TcpStream> {
     let connected = tokio::time::timeout(CONNECT, TcpStream::connect(to)).await;
-    let mut stream = connected.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+    connected.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+}
+
+fn request(method: &str, to: SocketAddr, path: &str, body: &[u8], headers: &[(&str, &str)]) -> Vec<u8> {
     let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let head = format!(
         "{method} {path} HTTP/1.1\r\nHost: {to}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
-         {HEADER}: {API_VERSION}\r\n{headers}Connection: close\r\n\r\n",
+         {HEADER}: {API_VERSION}\r\n{headers}\r\n",
         body.len()
     );
-    stream.write_all(head.as_bytes()).await?;
-    stream.write_all(body).await?;
-    Ok(Call(stream))
+    [head.as_bytes(), body].concat()
+}
+
+/// A connection on which calls follow each other: it shows that the caller is there also between two calls.
+pub struct Connection {
+    to: SocketAddr,
+    /// Closed before the first call, and after one that failed.
+    open: Option<TcpStream>,
+}
+
+impl Connection {
+    /// A connection to a switch, which the first call opens.
+    pub fn new(to: SocketAddr) -> Connection {
+        Connection { to, open: None }
+    }
+
+    /// Posts a body, and waits for the answer without a limit.
+    pub async fn post(&mut self, path: &str, body: &[u8], headers: &[(&str, &str)]) -> io::Result<Answer> {
+        let request = request("POST", self.to, path, body, headers);
+        if let Some(stream) = self.open.take() {
+            // If the other end has closed the connection since the last call, a new one says what is the matter there.
+            if let Ok(answer) = self.exchange(stream, &request).await {
+                return Ok(answer);
+            }
+        }
+        let stream = connect(self.to).await?;
+        self.exchange(stream, &request).await
+    }
+
+    async fn exchange(&mut self, mut stream: TcpStream, request: &[u8]) -> io::Result<Answer> {
+        stream.write_all(request).await?;
+        let mut bytes = Vec::new();
+        while !is_whole(&bytes) {
+            if bytes.len() as u64 > MAX_ANSWER || (&mut stream).take(64 << 10).read_buf(&mut bytes).await? == 0 {
+                break;
+            }
+        }
+        if bytes.is_empty() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let answer = checked(&bytes)?;
+        self.open = Some(stream);
+        Ok(answer)
+    }
+}
+
+/// True once the bytes have an answer with all of its body.
+fn is_whole(bytes: &[u8]) -> bool {
+    let Some(head) = head_len(bytes) else { return false };
+    let length = header(bytes, "content-length").and_then(|length| length.parse::<usize>().ok());
+    length.is_some_and(|length| bytes.len() - head >= length)
+}
+
+/// The answer of the same version.
+fn checked(bytes: &[u8]) -> io::Result<Answer> {
+    let wrong = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
+    match refuse_answer(header(bytes, HEADER), "that switch") {
+        Some(why) => Err(wrong(&why)),
+        None => parse(bytes).ok_or_else(|| wrong("it does not answer as a switch does")),
+    }
+}
+
+/// Bytes before the body, once they are all there.
+fn head_len(bytes: &[u8]) -> Option<usize> {
+    bytes.windows(4).position(|four| four == b"\r\n\r\n").map(|end| end + 4)
 }
 
 impl Call {
@@ -60,36 +132,31 @@ impl Call {
     pub async fn answer_and_stay(mut self) -> io::Result<(Answer, TcpStream)> {
         let mut bytes = Vec::new();
         (&mut self.0).take(MAX_ANSWER).read_to_end(&mut bytes).await?;
-        if let Some(why) = refuse_answer(header(&bytes, HEADER), "that switch") {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
-        }
-        let answer = parse(&bytes);
-        let answer =
-            answer.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it does not answer as a switch does"))?;
-        Ok((answer, self.0))
+        Ok((checked(&bytes)?, self.0))
     }
 }
 
 /// The value of a header of an answer; `None` if the answer does not have the header.
 fn header<'a>(bytes: &'a [u8], wanted: &str) -> Option<&'a str> {
-    let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
-    let lines = std::str::from_utf8(&bytes[..end]).ok()?.split("\r\n");
+    let lines = std::str::from_utf8(&bytes[..head_len(bytes)?]).ok()?.split("\r\n");
     let mut headers = lines.filter_map(|line| line.split_once(':'));
     headers.find(|(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, value)| value.trim())
 }
 
-/// Splits an answer into its status and its body. The body ends with the connection.
+/// Splits an answer into its status and its body, which is the rest.
 fn parse(bytes: &[u8]) -> Option<Answer> {
-    let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
+    let end = head_len(bytes)?;
     let status = std::str::from_utf8(&bytes[..end]).ok()?.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
     let length = header(bytes, "content-length").and_then(|length| length.parse::<usize>().ok());
-    let body = bytes[end + 4..].to_vec();
+    let body = bytes[end..].to_vec();
     // If the body is shorter, the connection broke in the middle of the answer.
     length.is_some_and(|length| length == body.len()).then_some(Answer { status, body })
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::net::TcpListener;
+
     use super::*;
 
     #[test]
@@ -104,5 +171,42 @@ mod tests {
         ] {
             assert!(parse(broken.as_bytes()).is_none(), "{broken}");
         }
+    }
+
+    /// Answers calls on one connection after the other, each of which it closes after this many.
+    async fn serve(listener: TcpListener, calls_of_each: &[usize]) -> usize {
+        let mut connections = 0;
+        for &calls in calls_of_each {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            connections += 1;
+            for call in 0..calls {
+                let mut bytes = Vec::new();
+                while !bytes.ends_with(b"{}") {
+                    stream.read_buf(&mut bytes).await.unwrap();
+                }
+                let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n{call}");
+                // In two fragments.
+                stream.write_all(&answer.as_bytes()[..20]).await.unwrap();
+                stream.write_all(&answer.as_bytes()[20..]).await.unwrap();
+            }
+        }
+        connections
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn calls_follow_each_other_on_a_connection_and_go_on_on_a_new_one_when_it_was_closed() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut connection = Connection::new(listener.local_addr().unwrap());
+        let calls = async {
+            let mut answers = Vec::new();
+            for _ in 0..5 {
+                answers.extend(connection.post("/", b"{}", &[]).await.unwrap().body);
+            }
+            answers
+        };
+        let (answers, connections) = tokio::join!(calls, serve(listener, &[3, 2]));
+        assert_eq!((answers.as_slice(), connections), (&b"01201"[..], 2));
+        let refused = connection.post("/", b"{}", &[]).await.err().unwrap();
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
     }
 }

@@ -66,12 +66,12 @@ pub fn connect(
         let config = host_config(options, handshake, &answer, core as u16);
         let host = options.protocol.host(Values::Elements, &config);
         let header = Common { protocol: options.protocol.code, kind: 0, job, key };
-        let socket = udp.as_fd().try_clone_to_owned().map_err(socket_error)?;
+        let socket = udp.socket();
         let link = Link::new(udp, header, &answer, full, Trees::of(options.protocol, &config));
         let mut engine = Engine::new(config.rank, clock, link, host).on_core(core, failure.clone());
         let of_core = try_path(&mut engine, &waker, full, options, &answer, path.mtu).inspect_err(|_| leave())?;
         round_trip = round_trip.max(of_core);
-        cores.push(Core::new(engine, socket, waker));
+        cores.push(Core::new(engine, socket, waker, format!("worker-{}", options.rank)));
     }
 
     let identity = identity(options, &answer);

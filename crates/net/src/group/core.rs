@@ -1,14 +1,16 @@
 //! One core of a worker: an engine with its socket, and the decision which thread drives it. There is one *leader* at a time.
 //!
 //! A thread that waits for a collective leads itself: it sleeps on the socket and gives the engine its turns, so that a
-//! small tensor costs no hand-over between threads. When no thread waits, the core's own I/O thread leads. The leader
-//! sleeps outside of the engine's lock. Other threads may submit meanwhile, and wake the leader if it would sleep too
-//! long for them.
+//! small tensor costs no hand-over between threads. When no thread waits, the core's own I/O thread leads; it is there while
+//! there is something to do, and a thread that all groups share leads the others (`io_threads`). The leader sleeps outside
+//! of the engine's lock. Other threads may submit meanwhile, and wake the leader if it would sleep too long for them.
 
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::os::fd::AsFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
+use socket2::Socket;
 use tributary_proto::contract::time::Time;
 
 use super::completion::Completion;
@@ -18,7 +20,7 @@ use crate::os::{self, Clock, Waker};
 
 /// How long the I/O thread leaves an idle machine alone after a caller has led. The next call is probably near, and two
 /// threads that sleep on one socket would both wake up.
-const IDLE_AFTER_CALLER: Duration = Duration::from_millis(20);
+pub(super) const IDLE_AFTER_CALLER: Duration = Duration::from_millis(20);
 /// How long a closed group goes on for peers that may need a packet again.
 const LINGER: Duration = Duration::from_millis(500);
 /// How long it goes on for peers that need data that only this worker holds.
@@ -26,34 +28,44 @@ const LINGER_FOR_DATA: Duration = Duration::from_secs(5);
 
 /// What the threads of one core share.
 pub struct Core {
-    clock: Clock,
-    socket: OwnedFd,
+    pub(super) clock: Clock,
+    pub(super) socket: Arc<Socket>,
     waker: Arc<Waker>,
+    /// The name of its I/O thread.
+    pub(super) name: String,
+    /// This value, for the threads that it starts.
+    pub(super) me: Weak<Core>,
     state: Mutex<State>,
     /// The I/O thread sleeps here while a caller leads, or while there is nothing to do.
-    io_thread: Condvar,
+    pub(super) io_thread: Condvar,
+    /// The last I/O thread.
+    pub(super) io_thread_handle: Mutex<Option<JoinHandle<()>>>,
 }
 
 pub struct State {
     pub engine: Engine,
-    leader: Leader,
+    pub(super) leader: Leader,
     /// Until when a leading caller sleeps on the socket.
     caller_sleeps_until: Option<Time>,
-    io_thread: IoThread,
+    pub(super) io_thread: IoThread,
+    /// By which the thread of idle groups knows this core, if it does.
+    pub(super) idle_key: Option<u64>,
     /// When a caller last led.
-    last_led: Time,
-    closing: bool,
+    pub(super) last_led: Time,
+    pub(super) closing: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Leader {
+pub(super) enum Leader {
     Nobody,
     IoThread,
     Caller,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum IoThread {
+pub(super) enum IoThread {
+    /// There is none: the thread of all idle groups drives this core.
+    Ended,
     Awake,
     /// The thread sleeps on its condition variable.
     Idle,
@@ -71,22 +83,26 @@ impl State {
 }
 
 impl Core {
-    /// Shares an engine. `socket` is a second descriptor of its socket, to sleep on.
-    pub fn new(engine: Engine, socket: OwnedFd, waker: Arc<Waker>) -> Core {
-        Core {
+    /// Shares an engine, with its socket to sleep on. Nobody drives it before it [begins](Core::begin).
+    pub fn new(engine: Engine, socket: Arc<Socket>, waker: Arc<Waker>, name: String) -> Arc<Core> {
+        Arc::new_cyclic(|me| Core {
             clock: engine.clock,
             socket,
             waker,
+            name,
+            me: me.clone(),
             state: Mutex::new(State {
                 engine,
                 leader: Leader::Nobody,
                 caller_sleeps_until: None,
-                io_thread: IoThread::Awake,
+                io_thread: IoThread::Ended,
+                idle_key: None,
                 last_led: Time::ZERO,
                 closing: false,
             }),
             io_thread: Condvar::new(),
-        }
+            io_thread_handle: Mutex::default(),
+        })
     }
 
     /// Drives the engine, if no other caller does, until its share of a collective is over or this time has come. `None` if a
@@ -100,7 +116,7 @@ impl Core {
                 if leading {
                     (state.leader, state.last_led) = (Leader::Nobody, now);
                     if state.engine.is_busy() {
-                        self.wake_leader(&state);
+                        self.wake_leader(&mut state);
                     }
                 }
                 return Some(());
@@ -117,26 +133,8 @@ impl Core {
         }
     }
 
-    /// Runs the I/O thread, which leads while no other thread does.
-    pub fn run_io_thread(&self) {
-        let Some(mut state) = self.lock() else { return };
-        while !state.closing {
-            let idle_long_enough = os::to_duration(self.clock.now().since(state.last_led)) >= IDLE_AFTER_CALLER;
-            if state.leader != Leader::Caller && (idle_long_enough || state.engine.is_busy()) {
-                state.leader = Leader::IoThread;
-                let Some(next) = self.lead(state, Leader::IoThread, None) else { return };
-                state = next;
-            } else {
-                state.io_thread = IoThread::Idle;
-                let Ok((next, _)) = self.io_thread.wait_timeout(state, IDLE_AFTER_CALLER) else { return };
-                state = next;
-                state.io_thread = IoThread::Awake;
-            }
-        }
-    }
-
     /// One sleep of a leader, and one turn unless another thread has taken the lead in the meantime.
-    fn lead<'a>(
+    pub(super) fn lead<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
         me: Leader,
@@ -162,9 +160,11 @@ impl Core {
     }
 
     /// Ensures that some thread leads and wakes up in time for the engine's next turn.
-    pub fn wake_leader(&self, state: &State) {
+    pub fn wake_leader(&self, state: &mut State) {
         let asleep_until = match (state.leader, state.io_thread) {
             (Leader::Caller, _) => state.caller_sleeps_until,
+            (_, IoThread::Ended) if state.engine.is_busy() => return self.start_io_thread(state),
+            (_, IoThread::Ended) => None,
             (_, IoThread::SleepsUntil(until)) => Some(until),
             (_, IoThread::Idle) => return self.io_thread.notify_one(),
             (_, IoThread::Awake) => None,
@@ -178,7 +178,7 @@ impl Core {
     pub fn set_failure(&self, failure: Option<JobFailure>) {
         let Some(mut state) = self.lock() else { return };
         state.engine.set_failure(failure);
-        self.wake_leader(&state);
+        self.wake_leader(&mut state);
     }
 
     /// True once the group is being closed.
@@ -201,6 +201,7 @@ impl Core {
         }
         self.io_thread.notify_one();
         self.waker.wake();
+        self.take_from_idle_thread(&mut state);
         drop(state);
         true
     }

@@ -61,7 +61,7 @@ pub struct Driver {
     pub(super) identity: Identity,
     pub(super) rendezvous: Arc<dyn Rendezvous>,
     /// One, or several that divide the slots among them.
-    pub(super) cores: Vec<Core>,
+    pub(super) cores: Vec<Arc<Core>>,
     /// Held by a thread that submits to several cores, which must all get collectives in the same order.
     submitting: Mutex<()>,
     /// The explanation of the first failure.
@@ -72,7 +72,7 @@ pub struct Driver {
 
 impl Driver {
     /// Shares the cores of a worker, at least one.
-    pub fn new(identity: Identity, rendezvous: Arc<dyn Rendezvous>, cores: Vec<Core>) -> Driver {
+    pub fn new(identity: Identity, rendezvous: Arc<dyn Rendezvous>, cores: Vec<Arc<Core>>) -> Driver {
         Driver {
             owner: OwnerProcess::current(),
             identity,
@@ -101,7 +101,7 @@ impl Driver {
         for (number, (core, tensors)) in self.cores.iter().zip(tensors).enumerate() {
             if let Err(cause) = self.submit_to(core, tensors, timeout, &completions, hand_over || several) {
                 // Their memory is the caller's again.
-                let earlier = self.cores[..number].iter().filter_map(Core::lock);
+                let earlier = self.cores[..number].iter().filter_map(|core| core.lock());
                 earlier.for_each(|mut state| state.engine.abort());
                 return Err(cause.map_or_else(|| self.driver_fault(), |cause| self.broken(cause)));
             }
@@ -122,7 +122,7 @@ impl Driver {
         let submitted = state.engine.submit(tensors, os::to_span(timeout), completions);
         submitted.map_err(|SubmitError::Broken(cause)| Some(cause))?;
         if hand_over {
-            core.wake_leader(&state);
+            core.wake_leader(&mut state);
         }
         Ok(())
     }
@@ -164,7 +164,7 @@ impl Driver {
 
     /// True if collectives were given up because of a failure.
     pub fn peer_lost(&self) -> bool {
-        self.cores.iter().filter_map(Core::lock).any(|state| state.engine.has_given_up())
+        self.cores.iter().filter_map(|core| core.lock()).any(|state| state.engine.has_given_up())
     }
 
     /// The control plane.
@@ -232,7 +232,7 @@ impl Driver {
 
     /// True if a panic has stopped a machine. The machine and its tensors are not touched after that.
     pub fn is_dead(&self) -> bool {
-        self.cores.iter().any(Core::is_dead)
+        self.cores.iter().any(|core| core.is_dead())
     }
 
     /// The error for a machine that a panic has stopped.

@@ -1,6 +1,7 @@
 //! Explains a collective's error: it makes a sentence that names the culprit, from all that this worker can find out.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use tributary_proto::contract::host::CollectiveError;
 use tributary_proto::contract::ids::Rank;
@@ -85,7 +86,7 @@ impl Driver {
 
     /// The sentence for paths on which only keepalives pass; `None` if there are none.
     fn name_blocked_paths(&self) -> Option<String> {
-        let of_core = |core: &Core| core.lock().map(|state| state.engine.link.blocked()).unwrap_or_default();
+        let of_core = |core: &Arc<Core>| core.lock().map(|state| state.engine.link.blocked()).unwrap_or_default();
         let blocked: Vec<Blocked> = self.cores.iter().flat_map(of_core).collect();
         let name = |way: &Blocked| match way.to {
             Addr::Worker(rank) => format!("rank {} at {}", self.name_of(rank.0), way.at),
@@ -135,7 +136,7 @@ impl Driver {
     }
 
     pub(super) fn peer_lost_error(&self, cause: &CollectiveError) -> Option<GroupError> {
-        let mut states = self.cores.iter().filter_map(Core::lock);
+        let mut states = self.cores.iter().filter_map(|core| core.lock());
         let failure = states.find_map(|state| state.engine.failure_for(cause).cloned())?;
         let failure = failure.with_ranks(|member| self.name_of(member));
         Some(GroupError::PeerLost { context: self.context(), failure })

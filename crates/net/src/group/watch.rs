@@ -1,9 +1,12 @@
-//! The thread of each worker that learns from the switch's control plane which members are gone, and whether the switch is
-//! still there. The connection on which it waits shows the switch that this worker is alive.
+//! The watch of each worker, by which it learns from the switch's control plane which members are gone, and whether the
+//! switch is still there. The connection on which it waits shows the switch that this worker is alive.
 
 use std::sync::{Arc, Weak};
-use std::thread;
 use std::time::Duration;
+
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+use tributary_proto::contract::ids::{JobId, JobKey};
 
 use super::driver::{Driver, Identity};
 use super::failure_detector::JobFailure;
@@ -57,20 +60,20 @@ impl Failures {
     }
 }
 
-/// Asks until the group is closed. No thread waits for this thread. A call ends after half a minute at the latest.
-pub fn run(group: &Weak<Driver>, rendezvous: &Arc<dyn Rendezvous>, identity: &Identity) {
-    let Identity { switch, job, job_id, key, rank, .. } = identity;
+/// Asks until the group is closed.
+pub async fn run(group: Weak<Driver>, rendezvous: Arc<dyn Rendezvous>, identity: Identity) {
+    let Identity { switch, job, job_id, key, rank, .. } = &identity;
     let mut known = Departed::default();
     let mut failures = Failures::new(identity.in_fabric);
     let mut reported = false;
     loop {
         // A watch would not say for half a minute that the switch is there again.
-        if reported && rendezvous.standing(*job_id, *key) == Standing::Installed {
+        if reported && standing(&rendezvous, *job_id, *key).await == Some(Standing::Installed) {
             let Some(group) = group.upgrade() else { return };
             group.set_failure(None);
             (reported, known) = (false, Departed::default());
         }
-        let watched = rendezvous.watch(*job_id, *key, *rank, &known);
+        let watched = rendezvous.watch(*job_id, *key, *rank, &known).await;
         let Some(group) = group.upgrade().filter(|group| !group.is_closing()) else { return };
         failures.count(&watched);
         match watched {
@@ -106,10 +109,16 @@ pub fn run(group: &Weak<Driver>, rendezvous: &Arc<dyn Rendezvous>, identity: &Id
         drop(group);
         match failures.in_a_row {
             0 if known.is_empty() => {}
-            0 => thread::sleep(PAUSE),
-            _ => thread::sleep(RETRY),
+            0 => sleep(PAUSE).await,
+            _ => sleep(RETRY).await,
         }
     }
+}
+
+/// What the control plane answers, while a thread waits for it that others do not need.
+async fn standing(rendezvous: &Arc<dyn Rendezvous>, job: JobId, key: JobKey) -> Option<Standing> {
+    let rendezvous = Arc::clone(rendezvous);
+    spawn_blocking(move || rendezvous.standing(job, key)).await.ok()
 }
 
 /// The sentence for a switch that has no such job.

@@ -3,6 +3,7 @@
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
@@ -22,7 +23,7 @@ const SEND_PATIENCE: Duration = Duration::from_millis(5);
 
 /// A bound UDP socket. Receiving never waits, and sending waits only for a short time.
 pub struct UdpPort {
-    socket: Socket,
+    socket: Arc<Socket>,
     local: SocketAddr,
     counters: SocketCounters,
     overflows_seen: u32,
@@ -65,7 +66,12 @@ impl UdpPort {
             send_buffer: socket.send_buffer_size()?,
             ..SocketCounters::default()
         };
-        Ok(UdpPort { socket, local, counters, overflows_seen: 0, next_fragment_id: 0 })
+        Ok(UdpPort { socket: Arc::new(socket), local, counters, overflows_seen: 0, next_fragment_id: 0 })
+    }
+
+    /// The socket, for those who sleep on it.
+    pub fn socket(&self) -> Arc<Socket> {
+        Arc::clone(&self.socket)
     }
 
     /// The address that the socket is bound to.

@@ -3,13 +3,16 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::slice;
+use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use tokio::runtime::{self, Runtime};
 use tributary_net::challenge;
 use tributary_net::client::HttpRendezvous;
-use tributary_net::rendezvous::{JoinAnswer, JoinError, JoinRequest, Rendezvous};
+use tributary_net::rendezvous::{Departed, JoinAnswer, JoinError, JoinRequest, Rendezvous, Watched};
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
+use tributary_proto::contract::ids::{JobId, JobKey};
 use tributary_proto::contract::wire::{COMMON_LEN, Common, kind};
 use tributary_proto::protocols;
 
@@ -40,6 +43,14 @@ impl Worker {
     pub fn join(&self) -> Result<JoinAnswer, JoinError> {
         let incarnation = self.rendezvous.incarnation().unwrap();
         challenge::answering(slice::from_ref(&self.udp), incarnation, || self.rendezvous.join(&self.request)).unwrap()
+    }
+
+    /// Waits until what is gone differs from `known`.
+    pub fn watch(&self, job: JobId, key: JobKey, rank: u16, known: &Departed) -> Watched {
+        // A connection between two watches is the runtime's.
+        static RUNTIME: LazyLock<Runtime> =
+            LazyLock::new(|| runtime::Builder::new_current_thread().enable_all().build().unwrap());
+        RUNTIME.block_on(self.rendezvous.watch(job, key, rank, known))
     }
 
     /// One sign of life to every shard.

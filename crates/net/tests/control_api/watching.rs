@@ -37,19 +37,19 @@ fn a_member_whose_connection_closes_and_that_falls_silent_is_reported_to_those_w
                 workers[0].ping(answer);
             }
         });
-        let watching = scope.spawn(|| workers[0].rendezvous.watch(id, key, 0, &gone(&[])));
+        let watching = scope.spawn(|| workers[0].watch(id, key, 0, &gone(&[])));
         // Before the process ends, its watch must have begun.
         thread::sleep(Duration::from_millis(200));
         drop((doomed, dying));
         assert_eq!(watching.join().unwrap(), Watched::Gone(gone(&[lost])));
         workers[1].rendezvous.leave(id, key, 1, false);
-        assert_eq!(workers[0].rendezvous.watch(id, key, 0, &gone(&[lost])), Watched::Gone(gone(&[left, lost])));
+        assert_eq!(workers[0].watch(id, key, 0, &gone(&[lost])), Watched::Gone(gone(&[left, lost])));
         workers[0].rendezvous.leave(id, key, 0, false);
         drop(done);
     });
-    assert_eq!(workers[0].rendezvous.watch(id, key, 0, &gone(&[])), Watched::Unknown);
+    assert_eq!(workers[0].watch(id, key, 0, &gone(&[])), Watched::Unknown);
     drop(switch);
-    assert!(matches!(workers[0].rendezvous.watch(id, key, 0, &gone(&[])), Watched::Unreachable(_)));
+    assert!(matches!(workers[0].watch(id, key, 0, &gone(&[])), Watched::Unreachable(_)));
 }
 
 /// It is not lost by its silence: its lease and its connection stand.
@@ -63,7 +63,7 @@ fn a_member_that_leaves_as_lost_is_reported_as_lost() {
     workers[1].rendezvous.leave(id, key, 1, true);
     let members = vec![Gone { rank: 1, left: false }];
     let gone = Departed { members, ..Departed::default() };
-    assert_eq!(workers[0].rendezvous.watch(id, key, 0, &Departed::default()), Watched::Gone(gone));
+    assert_eq!(workers[0].watch(id, key, 0, &Departed::default()), Watched::Gone(gone));
     assert_eq!(client::status(switch.listen_addr()).unwrap().jobs[0].members[1].state, "lost");
 }
 

@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 use tributary_control::JobName;
 use tributary_net::client;
 use tributary_net::group::{ConnectOptions, Group};
-use tributary_net::rendezvous::{Departed, Gone, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
+use tributary_net::rendezvous::{
+    Departed, Gone, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched, Watching,
+};
 use tributary_net::shard::{JobInstall, Shard, ShardHandle, ShardOptions};
 use tributary_net::status::{EndedJob, SwitchStatus};
 use tributary_net::switch_daemon::{self, RunningSwitch};
@@ -282,11 +284,21 @@ impl Rendezvous for LocalSwitch {
         if known { Standing::Installed } else { Standing::Unknown }
     }
 
-    fn watch(&self, job: JobId, _key: JobKey, _rank: u16, known: &Departed) -> Watched {
-        let state = self.state.lock().unwrap();
-        let same = |state: &mut State| state.gone == *known && state.installed.contains(&job);
-        let (state, _) = self.changed.wait_timeout_while(state, Duration::from_secs(1), same).unwrap();
-        if state.installed.contains(&job) { Watched::Gone(state.gone.clone()) } else { Watched::Unknown }
+    fn watch<'a>(&'a self, job: JobId, _key: JobKey, _rank: u16, known: &'a Departed) -> Watching<'a> {
+        Box::pin(async move {
+            loop {
+                {
+                    let state = self.state.lock().unwrap();
+                    if !state.installed.contains(&job) {
+                        return Watched::Unknown;
+                    }
+                    if state.gone != *known {
+                        return Watched::Gone(state.gone.clone());
+                    }
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
     }
 }
 
