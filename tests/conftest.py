@@ -59,9 +59,13 @@ class _Pool:
         if self.is_spoilt:
             self.stop()
         if self._executor is None:
-            spawn = multiprocessing.get_context("spawn")
-            gates = {world_size: spawn.Barrier(world_size) for world_size in range(1, WORKERS + 1)}
-            self._executor = ProcessPoolExecutor(WORKERS, mp_context=spawn, initializer=_hold_gates, initargs=(gates,))
+            # They fork from a process that has imported PyTorch, if it is installed, once for all of them.
+            context = multiprocessing.get_context("forkserver")
+            context.set_forkserver_preload(["tributary.torch"])
+            gates = {world_size: context.Barrier(world_size) for world_size in range(1, WORKERS + 1)}
+            self._executor = ProcessPoolExecutor(
+                WORKERS, mp_context=context, initializer=_hold_gates, initargs=(gates,)
+            )
         return self._executor
 
     def stop(self) -> None:
