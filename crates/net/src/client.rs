@@ -11,6 +11,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use tokio::runtime::{self, Runtime};
 use tokio::sync::Mutex as AsyncMutex;
 use tributary_control::levels::ParentAnswer;
 use tributary_control::{JobName, Refusal, printable};
@@ -19,7 +20,7 @@ use tributary_proto::contract::ids::{JobId, JobKey};
 use self::http::{Client, PROMPT};
 pub use self::operators::{Events, ended, events, history, status, status_of_child};
 pub use self::token::{Token, VARIABLE};
-use crate::api::call::Connection;
+use crate::api::call::Calls;
 use crate::api::{
     Done, GoneMembers, Jobs, JoinBody, JoinReply, LeaveBody, NO_CONTROLLER, OfferBody, OfferReply, RetireBody,
     STOPPING, StandingBody, SumsBody, SwitchJoinBody, SwitchJoinReply, SwitchLeaveBody, WatchBody, hex,
@@ -137,8 +138,7 @@ pub struct HttpRendezvous {
     incarnation: u64,
     /// The name of each job that was joined, by its id.
     names: Mutex<BTreeMap<JobId, String>>,
-    /// The connection of the watch.
-    watching: AsyncMutex<Connection>,
+    watches: AsyncMutex<Calls>,
 }
 
 impl HttpRendezvous {
@@ -151,8 +151,8 @@ impl HttpRendezvous {
     pub fn with_token(switch: SocketAddr, token: Option<Token>) -> Result<HttpRendezvous, JoinError> {
         let incarnation = getrandom::u64()
             .map_err(|error| JoinError::Unreachable(format!("the system gives no random numbers: {error}")))?;
-        let watching = AsyncMutex::new(Connection::new(switch));
-        Ok(HttpRendezvous { client: Client::new(switch, token), incarnation, names: Mutex::default(), watching })
+        let watches = AsyncMutex::new(Calls::new(switch));
+        Ok(HttpRendezvous { client: Client::new(switch, token), incarnation, names: Mutex::default(), watches })
     }
 
     fn name(&self, job: JobId) -> Option<String> {
@@ -217,9 +217,9 @@ impl Rendezvous for HttpRendezvous {
         Box::pin(async move {
             let Some(name) = self.name(job) else { return Watched::Unwatched };
             let body = WatchBody { job_id: job.0, key: hex(key.0), rank, gone: GoneMembers::new(known) };
-            let mut connection = self.watching.lock().await;
+            let mut calls = self.watches.lock().await;
             let path = format!("/jobs/{name}/watch");
-            match self.client.post_on::<GoneMembers>(&mut connection, &path, &body, WATCH).await {
+            match self.client.post_on::<GoneMembers>(&mut calls, &path, &body, WATCH).await {
                 Ok(GoneMembers { broken: Some(sentence), .. }) => Watched::Broken(printable(&sentence)),
                 Ok(gone) => Watched::Gone(gone.table(self.client.switch.ip())),
                 Err(ClientError::Refused { code, .. }) if code == "too_many_watches" => Watched::Unwatched,
@@ -238,23 +238,26 @@ const OFFER: Duration = Duration::from_secs(86_400);
 /// The control API for servers. All calls block.
 pub(crate) struct ServerClient {
     client: Client,
-    switch: SocketAddr,
+    runtime: Runtime,
+    offers: Mutex<Calls>,
 }
 
 impl ServerClient {
     /// The switch whose control API is at this address. Calls show it the token.
-    pub fn new(switch: SocketAddr, token: Option<Token>) -> ServerClient {
-        ServerClient { client: Client::new(switch, token), switch }
+    pub fn new(switch: SocketAddr, token: Option<Token>) -> io::Result<ServerClient> {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        Ok(ServerClient { client: Client::new(switch, token), runtime, offers: Mutex::new(Calls::new(switch)) })
     }
 
     /// The address of its control API.
     pub fn switch(&self) -> SocketAddr {
-        self.switch
+        self.client.switch
     }
 
     /// Offers the server. Returns the server's jobs when they differ from those that it knows of, or after a while.
     pub fn offer(&self, body: &OfferBody) -> Result<OfferReply, ClientError> {
-        self.client.post("/servers/watch", body, OFFER)
+        let mut offers = self.offers.lock().expect("no call panics while it holds the connection");
+        self.runtime.block_on(self.client.post_on(&mut offers, "/servers/watch", body, OFFER))
     }
 
     /// Reports that the server ends.
@@ -265,7 +268,13 @@ impl ServerClient {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::Shutdown;
+
+    use socket2::{Domain, Socket, Type};
+
     use super::*;
+    use crate::api::version;
 
     #[test]
     fn a_name_stands_for_the_address_that_listens_and_one_of_a_link_is_refused() {
@@ -277,6 +286,34 @@ mod tests {
         assert_eq!(resolve(&format!("localhost:{}", address.port())).unwrap(), address);
         assert!(resolve("[fe80::1%e0]:5").unwrap_err().to_string().contains("one link only"));
         assert!(resolve("nobody.invalid:5").is_err());
+    }
+
+    /// Its connection to the switch is its sign of life, and it takes the kernel a second to ask again for one.
+    #[test]
+    fn a_server_counts_as_there_while_the_packets_that_open_its_next_connection_are_lost() {
+        let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        listener.listen(0).unwrap();
+        let address = listener.local_addr().unwrap().as_socket().unwrap();
+        let offers = thread::spawn(move || {
+            let client = ServerClient::new(address, None).unwrap();
+            let body = OfferBody::new(1, address, 1 << 20);
+            (client.offer(&body), client.offer(&body))
+        });
+        let mut first = TcpStream::from(listener.accept().unwrap().0);
+        let mut request = vec![0; 4096];
+        assert!(first.read(&mut request).unwrap() > 0);
+        // With this connection the kernel's queue is full, and it drops whoever asks for another.
+        let full = TcpStream::connect(address).unwrap();
+        let body = serde_json::to_string(&OfferReply { changes: 0, jobs: Vec::new() }).unwrap();
+        let head = format!("HTTP/1.1 200 OK\r\n{}: {}", version::HEADER, version::API_VERSION);
+        write!(first, "{head}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+        first.shutdown(Shutdown::Write).unwrap();
+        first.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+        assert_eq!(first.read(&mut request).unwrap_err().kind(), io::ErrorKind::WouldBlock, "it is closed");
+        drop((listener, full));
+        let (answered, refused) = offers.join().unwrap();
+        assert!(answered.is_ok() && refused.is_err(), "{answered:?} {refused:?}");
     }
 
     #[test]

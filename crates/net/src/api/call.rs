@@ -1,5 +1,5 @@
-//! Calls of switches and workers that block no thread: HTTP/1.1, with one request for each connection, or with requests
-//! that follow each other. A caller that drops the future closes the connection, and the switch then drops the request.
+//! Calls of switches, workers and servers that block no thread: HTTP/1.1, with one request for each connection. A caller
+//! that drops the future closes the connection, and the switch then drops the request.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,6 +12,8 @@ use crate::api::version::{API_VERSION, HEADER, refuse_answer};
 
 /// The time in which the other switch must accept the connection.
 const CONNECT: Duration = Duration::from_secs(1);
+/// The same where a loss means nothing: the kernel asks again after a second, and once more after two.
+const CONNECT_AMID_LOSS: Duration = Duration::from_secs(5);
 /// The answer to a join of a thousand ranks takes 50 kB.
 const MAX_ANSWER: u64 = 4 << 20;
 
@@ -37,75 +39,50 @@ pub async fn get(to: SocketAddr, path: &str, headers: &[(&str, &str)]) -> io::Re
 }
 
 async fn send(method: &str, to: SocketAddr, path: &str, body: &[u8], headers: &[(&str, &str)]) -> io::Result<Call> {
-    let mut stream = connect(to).await?;
-    let last = [headers, &[("Connection", "close")]].concat();
-    stream.write_all(&request(method, to, path, body, &last)).await?;
-    Ok(Call(stream))
+    send_within(CONNECT, method, to, path, body, headers).await
 }
 
-async fn connect(to: SocketAddr) -> io::Result<TcpStream> {
-    let connected = tokio::time::timeout(CONNECT, TcpStream::connect(to)).await;
-    connected.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
-}
-
-fn request(method: &str, to: SocketAddr, path: &str, body: &[u8], headers: &[(&str, &str)]) -> Vec<u8> {
+async fn send_within(
+    connect: Duration,
+    method: &str,
+    to: SocketAddr,
+    path: &str,
+    body: &[u8],
+    headers: &[(&str, &str)],
+) -> io::Result<Call> {
+    let connected = tokio::time::timeout(connect, TcpStream::connect(to)).await;
+    let mut stream = connected.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
     let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let head = format!(
         "{method} {path} HTTP/1.1\r\nHost: {to}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
-         {HEADER}: {API_VERSION}\r\n{headers}\r\n",
+         {HEADER}: {API_VERSION}\r\n{headers}Connection: close\r\n\r\n",
         body.len()
     );
-    [head.as_bytes(), body].concat()
+    stream.write_all(&[head.as_bytes(), body].concat()).await?;
+    Ok(Call(stream))
 }
 
-/// A connection on which calls follow each other: it shows that the caller is there also between two calls.
-pub struct Connection {
+/// Calls that follow each other. The connection of one stands until the next call is under way, however long it takes to
+/// connect: it shows that the caller is there also between two calls.
+pub struct Calls {
     to: SocketAddr,
-    /// Closed before the first call, and after one that failed.
-    open: Option<TcpStream>,
+    last: Option<TcpStream>,
 }
 
-impl Connection {
-    /// A connection to a switch, which the first call opens.
-    pub fn new(to: SocketAddr) -> Connection {
-        Connection { to, open: None }
+impl Calls {
+    /// Calls of a switch, of which none was made.
+    pub fn new(to: SocketAddr) -> Calls {
+        Calls { to, last: None }
     }
 
     /// Posts a body, and waits for the answer without a limit.
     pub async fn post(&mut self, path: &str, body: &[u8], headers: &[(&str, &str)]) -> io::Result<Answer> {
-        let request = request("POST", self.to, path, body, headers);
-        if let Some(stream) = self.open.take() {
-            // If the other end has closed the connection since the last call, a new one says what is the matter there.
-            if let Ok(answer) = self.exchange(stream, &request).await {
-                return Ok(answer);
-            }
-        }
-        let stream = connect(self.to).await?;
-        self.exchange(stream, &request).await
-    }
-
-    async fn exchange(&mut self, mut stream: TcpStream, request: &[u8]) -> io::Result<Answer> {
-        stream.write_all(request).await?;
-        let mut bytes = Vec::new();
-        while !is_whole(&bytes) {
-            if bytes.len() as u64 > MAX_ANSWER || (&mut stream).take(64 << 10).read_buf(&mut bytes).await? == 0 {
-                break;
-            }
-        }
-        if bytes.is_empty() {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        let answer = checked(&bytes)?;
-        self.open = Some(stream);
+        let call = send_within(CONNECT_AMID_LOSS, "POST", self.to, path, body, headers).await?;
+        self.last = None;
+        let (answer, stream) = call.answer_and_stay().await?;
+        self.last = Some(stream);
         Ok(answer)
     }
-}
-
-/// True once the bytes have an answer with all of its body.
-fn is_whole(bytes: &[u8]) -> bool {
-    let Some(head) = head_len(bytes) else { return false };
-    let length = header(bytes, "content-length").and_then(|length| length.parse::<usize>().ok());
-    length.is_some_and(|length| bytes.len() - head >= length)
 }
 
 /// The answer of the same version.
@@ -173,40 +150,31 @@ mod tests {
         }
     }
 
-    /// Answers calls on one connection after the other, each of which it closes after this many.
-    async fn serve(listener: TcpListener, calls_of_each: &[usize]) -> usize {
-        let mut connections = 0;
-        for &calls in calls_of_each {
-            let (mut stream, _) = listener.accept().await.unwrap();
-            connections += 1;
-            for call in 0..calls {
-                let mut bytes = Vec::new();
-                while !bytes.ends_with(b"{}") {
-                    stream.read_buf(&mut bytes).await.unwrap();
-                }
-                let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n{call}");
-                // In two fragments.
-                stream.write_all(&answer.as_bytes()[..20]).await.unwrap();
-                stream.write_all(&answer.as_bytes()[20..]).await.unwrap();
-            }
+    /// Takes a call and answers it, as a switch does: it ends its half of the connection.
+    async fn answer(listener: &TcpListener) -> TcpStream {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut bytes = Vec::new();
+        while !bytes.ends_with(b"{}") {
+            stream.read_buf(&mut bytes).await.unwrap();
         }
-        connections
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]").await.unwrap();
+        stream.shutdown().await.unwrap();
+        stream
     }
 
     #[tokio::test(flavor = "current_thread")]
-    async fn calls_follow_each_other_on_a_connection_and_go_on_on_a_new_one_when_it_was_closed() {
+    async fn the_connection_of_a_call_stands_until_the_next_call_is_under_way_although_the_switch_has_ended_its_half() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let mut connection = Connection::new(listener.local_addr().unwrap());
-        let calls = async {
-            let mut answers = Vec::new();
-            for _ in 0..5 {
-                answers.extend(connection.post("/", b"{}", &[]).await.unwrap().body);
-            }
-            answers
-        };
-        let (answers, connections) = tokio::join!(calls, serve(listener, &[3, 2]));
-        assert_eq!((answers.as_slice(), connections), (&b"01201"[..], 2));
-        let refused = connection.post("/", b"{}", &[]).await.err().unwrap();
+        let mut calls = Calls::new(listener.local_addr().unwrap());
+        let (posted, mut first) = tokio::join!(calls.post("/", b"{}", &[]), answer(&listener));
+        assert_eq!(posted.unwrap().body, b"[]");
+        let silent = tokio::time::timeout(Duration::from_millis(50), first.read_u8()).await;
+        assert!(silent.is_err(), "the caller has closed it");
+        let (posted, second) = tokio::join!(calls.post("/", b"{}", &[]), answer(&listener));
+        assert_eq!(posted.unwrap().status, 200);
+        assert_eq!(first.read_u8().await.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        drop((listener, second));
+        let refused = calls.post("/", b"{}", &[]).await.err().unwrap();
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
     }
 }

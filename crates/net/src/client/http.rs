@@ -10,7 +10,7 @@ use tributary_control::printable;
 use ureq::{Agent, RequestBuilder};
 
 use super::{ClientError, Token};
-use crate::api::call::{Answer, Connection};
+use crate::api::call::{Answer, Calls};
 use crate::api::{ErrorBody, version};
 
 /// Time for an answer that does not wait for other ranks.
@@ -33,8 +33,6 @@ impl Client {
             .http_status_as_error(false)
             .max_redirects(0)
             .timeout_connect(Some(PROMPT))
-            // A worker calls once in its life, mostly, and would keep a connection for nothing.
-            .max_idle_connections(0)
             .build();
         Client { switch, agent: config.new_agent(), token }
     }
@@ -73,17 +71,17 @@ impl Client {
         serde_json::from_slice(&bytes).map_err(|_| self.not_a_switch())
     }
 
-    /// Posts on a connection that is kept, and blocks no thread.
+    /// Posts, and blocks no thread.
     pub(super) async fn post_on<T: DeserializeOwned>(
         &self,
-        connection: &mut Connection,
+        calls: &mut Calls,
         path: &str,
         body: &impl Serialize,
         timeout: Duration,
     ) -> Result<T, ClientError> {
         let body = serde_json::to_vec(body).map_err(|_| self.not_a_switch())?;
         let token: Vec<_> = self.token.iter().map(|token| ("Authorization", token.header())).collect();
-        let answer = tokio::time::timeout(timeout, connection.post(path, &body, &token)).await;
+        let answer = tokio::time::timeout(timeout, calls.post(path, &body, &token)).await;
         let answer = answer.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
         let Answer { status, body } = answer.map_err(|error| self.unreachable_for(&error))?;
         match (200..300).contains(&status) {

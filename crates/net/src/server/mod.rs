@@ -119,7 +119,8 @@ impl RunningServer {
         let (commands, received) = channel();
         let thread_handle = ThreadHandle { commands, waker: Arc::new(Waker::new()?) };
         let state = ServerThread::new(udp, incarnation, received, Arc::clone(&thread_handle.waker));
-        let offering = Arc::new(Offering::new(ServerClient::new(options.switch, token), body, thread_handle.clone()));
+        let client = ServerClient::new(options.switch, token)?;
+        let offering = Arc::new(Offering::new(client, body, thread_handle.clone()));
         // The thread must run before the offer, because the switch asks at the socket whether it is ours.
         let thread = Builder::new().name("server".into()).spawn(move || state.run())?;
         // From here on, dropping the value takes the offer back.
