@@ -59,7 +59,7 @@ class _Pool:
         if self.is_spoilt:
             self.stop()
         if self._executor is None:
-            # They fork from a process that has imported PyTorch, if it is installed, once for all of them.
+            # They fork from a process that has imported PyTorch, if it is installed.
             context = multiprocessing.get_context("forkserver")
             context.set_forkserver_preload(["tributary.torch"])
             gates = {world_size: context.Barrier(world_size) for world_size in range(1, WORKERS + 1)}
