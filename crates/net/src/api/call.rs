@@ -85,12 +85,16 @@ impl Calls {
     }
 }
 
-/// The answer of the same version.
-fn checked(bytes: &[u8]) -> io::Result<Answer> {
-    let wrong = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
-    match refuse_answer(header(bytes, HEADER), "that switch") {
-        Some(why) => Err(wrong(&why)),
-        None => parse(bytes).ok_or_else(|| wrong("it does not answer as a switch does")),
+/// The answer of the switch at this address. One of another version is [unsupported](io::ErrorKind::Unsupported), with a
+/// sentence; what is not a switch's is [invalid](io::ErrorKind::InvalidData).
+fn checked(bytes: &[u8], from: SocketAddr) -> io::Result<Answer> {
+    if bytes.is_empty() {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    match refuse_answer(header(bytes, HEADER), &format!("the switch at {from}")) {
+        Some(why) => Err(io::Error::new(io::ErrorKind::Unsupported, why)),
+        None => parse(bytes)
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it does not answer as a switch does")),
     }
 }
 
@@ -109,7 +113,8 @@ impl Call {
     pub async fn answer_and_stay(mut self) -> io::Result<(Answer, TcpStream)> {
         let mut bytes = Vec::new();
         (&mut self.0).take(MAX_ANSWER).read_to_end(&mut bytes).await?;
-        Ok((checked(&bytes)?, self.0))
+        let from = self.0.peer_addr()?;
+        Ok((checked(&bytes, from)?, self.0))
     }
 }
 

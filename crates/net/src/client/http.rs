@@ -138,6 +138,9 @@ impl Client {
     fn unreachable_for(&self, error: &io::Error) -> ClientError {
         let switch = self.switch;
         ClientError::Unreachable(match error.kind() {
+            io::ErrorKind::InvalidData => return self.not_a_switch(),
+            // It speaks another version.
+            io::ErrorKind::Unsupported => error.to_string(),
             io::ErrorKind::ConnectionRefused => format!(
                 "nothing listens at {switch}: does a switch run there (`tributary switch`), at this address and port?"
             ),
