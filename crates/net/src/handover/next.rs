@@ -221,9 +221,7 @@ mod tests {
         let listen = "127.0.0.1:0".parse().unwrap();
         let switch = RunningSwitch::start(&SwitchOptions::new(listen)).unwrap();
         let (own, inherited) = Channel::pair().unwrap();
-        let entrance = TcpListener::bind(listen).unwrap();
-        let mut client = TcpStream::connect(entrance.local_addr().unwrap()).unwrap();
-        let (accepted, _) = entrance.accept().unwrap();
+        let (client, accepted) = asked();
         let next = thread::spawn(move || {
             let next = Channel::inherited(inherited).unwrap();
             next.send(&Message::Ready { version: VERSION }, &[]).unwrap();
@@ -233,13 +231,19 @@ mod tests {
             next
         });
         switch.hand_over(own, |_| ()).unwrap();
-        assert!(ask(&mut client, "GET /healthz").starts_with("HTTP/1.1 200"));
+        assert!(answer(client).starts_with("HTTP/1.1 200"));
         drop(next.join().unwrap());
     }
 
-    /// Sends a request without a body and returns the answer.
-    fn ask(client: &mut TcpStream, request: &str) -> String {
-        write!(client, "{request} HTTP/1.1\r\nHost: switch\r\nConnection: close\r\n\r\n").unwrap();
+    /// A connection as the next program accepts it: the client's end, which has sent a request, and the other.
+    fn asked() -> (TcpStream, TcpStream) {
+        let entrance = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(entrance.local_addr().unwrap()).unwrap();
+        client.write_all(b"GET /healthz HTTP/1.1\r\nHost: switch\r\nConnection: close\r\n\r\n").unwrap();
+        (client, entrance.accept().unwrap().0)
+    }
+
+    fn answer(mut client: TcpStream) -> String {
         let mut answer = String::new();
         client.read_to_string(&mut answer).unwrap();
         answer
@@ -250,9 +254,7 @@ mod tests {
         let listen = "127.0.0.1:0".parse().unwrap();
         let switch = RunningSwitch::start(&SwitchOptions::new(listen)).unwrap();
         let (own, inherited) = Channel::pair().unwrap();
-        let entrance = TcpListener::bind(listen).unwrap();
-        let mut client = TcpStream::connect(entrance.local_addr().unwrap()).unwrap();
-        let (accepted, _) = entrance.accept().unwrap();
+        let (client, accepted) = asked();
         let (end, ended) = mpsc::channel();
         let next = thread::spawn(move || {
             let next = Channel::inherited(inherited).unwrap();
@@ -269,8 +271,7 @@ mod tests {
         switch.hand_over(own, move |why| end.send(why).unwrap()).unwrap();
         let (_next, why) = next.join().unwrap();
         assert_eq!(why, Ok(Ending::NoJobs));
-        let answered = thread::spawn(move || ask(&mut client, "GET /healthz"));
         switch.stop();
-        assert!(answered.join().unwrap().starts_with("HTTP/1.1 200"));
+        assert!(answer(client).starts_with("HTTP/1.1 200"));
     }
 }
