@@ -228,7 +228,7 @@ impl Idle {
         !given.has_ended
     }
 
-    /// Gives a group its turn; when the next one is due, or `None` if it is no longer this thread's.
+    /// Gives a group its turn. Returns the time of the next one; `None` if another thread drives it or it is closed.
     fn turn(&self, key: u64, group: &Core, packets: bool) -> Option<Instant> {
         // A fault of one group's machine, which then counts as dead, must not end the others.
         let after = match catch_unwind(AssertUnwindSafe(|| group.idle_turn(packets))).unwrap_or(IdleTurn::Over) {

@@ -221,7 +221,7 @@ mod tests {
         let listen = "127.0.0.1:0".parse().unwrap();
         let switch = RunningSwitch::start(&SwitchOptions::new(listen)).unwrap();
         let (own, inherited) = Channel::pair().unwrap();
-        let (client, accepted) = asked();
+        let (client, accepted) = client_with_request();
         let next = thread::spawn(move || {
             let next = Channel::inherited(inherited).unwrap();
             next.send(&Message::Ready { version: VERSION }, &[]).unwrap();
@@ -236,7 +236,7 @@ mod tests {
     }
 
     /// A connection as the next program accepts it: the client's end, which has sent a request, and the other.
-    fn asked() -> (TcpStream, TcpStream) {
+    fn client_with_request() -> (TcpStream, TcpStream) {
         let entrance = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(entrance.local_addr().unwrap()).unwrap();
         client.write_all(b"GET /healthz HTTP/1.1\r\nHost: switch\r\nConnection: close\r\n\r\n").unwrap();
@@ -254,7 +254,7 @@ mod tests {
         let listen = "127.0.0.1:0".parse().unwrap();
         let switch = RunningSwitch::start(&SwitchOptions::new(listen)).unwrap();
         let (own, inherited) = Channel::pair().unwrap();
-        let (client, accepted) = asked();
+        let (client, accepted) = client_with_request();
         let (end, ended) = mpsc::channel();
         let next = thread::spawn(move || {
             let next = Channel::inherited(inherited).unwrap();
