@@ -44,28 +44,30 @@ instruction_set! {
 
 impl Near for Avx2 {
     #[inline(always)]
-    fn combine(block: &mut [f32; NEAR]) {
+    fn combine(block: &mut [f32; NEAR], factor: f32, signs: u16) {
         // SAFETY: only loops that `run` compiles for this set get here; the block is two registers.
         unsafe {
-            let [first, last] = [0, STEP].map(|at| combine_near(_mm256_loadu_ps(block.as_ptr().add(at))));
+            let [first, last] = [0, STEP].map(|at| {
+                let scaled = _mm256_mul_ps(_mm256_loadu_ps(block.as_ptr().add(at)), _mm256_set1_ps(factor));
+                combine_near(scaled, i32::from(signs) >> at)
+            });
             _mm256_storeu_ps(block.as_mut_ptr(), _mm256_add_ps(first, last));
             _mm256_storeu_ps(block.as_mut_ptr().add(STEP), _mm256_sub_ps(first, last));
         }
     }
 }
 
-/// Three steps of a Hadamard transform: each element and the one beside it, two and four beside it become their sum and
-/// their difference.
+/// Changes signs where bits are set, and takes three steps of a Hadamard transform: of elements 1, 2 and 4 apart.
 #[inline]
 #[target_feature(enable = "avx2,f16c")]
-fn combine_near(x: __m256) -> __m256 {
+fn combine_near(x: __m256, signs: i32) -> __m256 {
+    let signs = _mm256_sllv_epi32(_mm256_set1_epi32(signs), _mm256_setr_epi32(31, 30, 29, 28, 27, 26, 25, 24));
+    let x = _mm256_xor_ps(x, _mm256_castsi256_ps(_mm256_and_si256(signs, _mm256_set1_epi32(i32::MIN))));
+    let changed = |x, [a, b, c, d, e, f, g, h]: [f32; 8]| _mm256_xor_ps(x, _mm256_setr_ps(a, b, c, d, e, f, g, h));
     let [p, m] = [0.0, -0.0];
-    let x =
-        _mm256_add_ps(_mm256_permute_ps::<0b10_11_00_01>(x), _mm256_xor_ps(x, _mm256_setr_ps(p, m, p, m, p, m, p, m)));
-    let x =
-        _mm256_add_ps(_mm256_permute_ps::<0b01_00_11_10>(x), _mm256_xor_ps(x, _mm256_setr_ps(p, p, m, m, p, p, m, m)));
-    let beside = _mm256_permute2f128_ps::<1>(x, x);
-    _mm256_add_ps(beside, _mm256_xor_ps(x, _mm256_setr_ps(p, p, p, p, m, m, m, m)))
+    let x = _mm256_add_ps(_mm256_permute_ps::<0b10_11_00_01>(x), changed(x, [p, m, p, m, p, m, p, m]));
+    let x = _mm256_add_ps(_mm256_permute_ps::<0b01_00_11_10>(x), changed(x, [p, p, m, m, p, p, m, m]));
+    _mm256_add_ps(_mm256_permute2f128_ps::<1>(x, x), changed(x, [p, p, p, p, m, m, m, m]))
 }
 
 /// Hand-written kernels for fixed point.

@@ -12,7 +12,7 @@
 mod hadamard;
 
 pub(crate) use self::hadamard::{NEAR, Near};
-use self::hadamard::{scale_and_flip, transform};
+use self::hadamard::{scale_and_flip, scale_flip_and_transform, transform};
 use crate::dtype::ReduceOp;
 use crate::scale::{BlockExponent, CodeWidth, Codes, LARGEST_LEVEL, Rotated, Scale, padded};
 
@@ -25,6 +25,9 @@ pub const LEVELS: [u8; 16] = [0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25,
 
 /// The last level: 8 ranks' sums fit 8 bits, 2,184 ranks' 16.
 pub const GRANULARITY: u8 = LARGEST_LEVEL as u8;
+
+/// The middle between the levels, which stands for 0.
+const MIDDLE: f32 = GRANULARITY as f32 / 2.0;
 
 /// Where rotated elements are clipped, in units of their standard deviation: one of 32 normal numbers lies beyond.
 pub const CLIP: f32 = 2.153_874_7;
@@ -65,7 +68,13 @@ impl Norm {
 
     /// From an element that was multiplied by `2^-exponent` and rotated to units of a level, from the middle one.
     fn levels_per_unit(self) -> f32 {
-        (f64::from(GRANULARITY) / 2.0 / (f64::from(CLIP) * self.split().1)) as f32
+        (f64::from(MIDDLE) / (f64::from(CLIP) * self.split().1)) as f32
+    }
+
+    /// From a distance from the middle level to a rotated element that, with the others of its block, only the transform and
+    /// `2^exponent` are missing from. The transform is its own inverse, except for the number of elements: a power of two.
+    fn unit(self, elements: usize) -> f32 {
+        1.0 / (self.levels_per_unit() * elements as f32)
     }
 
     /// `2^exponent` as two factors of binary32, since one may have no such power.
@@ -149,7 +158,7 @@ pub(crate) fn encode_with_loss<'a, N: Near>(
     vector: &mut [u8],
     memory: &'a mut [f32; MAX_BLOCK],
 ) -> &'a mut [f32] {
-    let (rotated, _) = rotated_and_norm(scale);
+    let (rotated, norm) = rotated_and_norm(scale);
     let elements = fill(input.clone(), memory).len();
     let block = &mut memory[..padded(elements)];
     codes_of::<N>(block, scale, vector);
@@ -158,11 +167,13 @@ pub(crate) fn encode_with_loss<'a, N: Near>(
         block.iter_mut().for_each(|x| *x = if x.is_finite() { *x } else { 0.0 });
         return block;
     }
+    let unit = norm.unit(block.len());
     let (low, high) = block.split_at_mut(vector.len());
     for ((low, high), byte) in low.iter_mut().zip(high).zip(&*vector) {
-        (*low, *high) = (level(byte & 15).into(), level(byte >> 4).into());
+        *low = (f32::from(level(byte & 15)) - MIDDLE) * unit;
+        *high = (f32::from(level(byte >> 4)) - MIDDLE) * unit;
     }
-    turn_back::<N>(block, Scale { world_size: 1, ..scale }, 1.0);
+    turn_back::<N>(block, norm, rotated.signs);
     block.iter_mut().zip(input).for_each(|(loss, x)| *loss = x - *loss);
     &mut memory[..elements]
 }
@@ -209,21 +220,29 @@ pub(crate) fn decode<'a, N: Near>(
     elements: usize,
     memory: &'a mut [f32; MAX_BLOCK],
 ) -> &'a [f32] {
-    let (rotated, _) = rotated_and_norm(scale);
+    let (rotated, norm) = rotated_and_norm(scale);
     let block = &mut memory[..padded(elements)];
-    match rotated.width {
-        CodeWidth::Eight => block.iter_mut().zip(vector).for_each(|(x, sum)| *x = f32::from(*sum)),
-        CodeWidth::Sixteen => {
-            let sums = vector.as_chunks().0.iter();
-            block.iter_mut().zip(sums).for_each(|(x, sum)| *x = f32::from(u16::from_be_bytes(*sum)));
-        }
-    }
     if rotated.non_finite {
-        block.iter_mut().for_each(|x| *x = if *x == 0.0 { 0.0 } else { f32::NAN });
+        each_sum(block, vector, rotated.width, |sum| if sum == 0.0 { 0.0 } else { f32::NAN });
     } else {
-        turn_back::<N>(block, scale, if op == ReduceOp::Avg { f32::from(scale.world_size) } else { 1.0 });
+        let ranks = f32::from(scale.world_size);
+        let (middle, unit) = (MIDDLE * ranks, norm.unit(block.len()) / if op == ReduceOp::Avg { ranks } else { 1.0 });
+        each_sum(block, vector, rotated.width, |sum| (sum - middle) * unit);
+        turn_back::<N>(block, norm, rotated.signs);
     }
     &memory[..elements]
+}
+
+/// Fills a block from its sums, which are integers.
+#[inline(always)]
+fn each_sum(block: &mut [f32], vector: &[u8], width: CodeWidth, element: impl Fn(f32) -> f32) {
+    match width {
+        CodeWidth::Eight => block.iter_mut().zip(vector).for_each(|(x, sum)| *x = element((*sum).into())),
+        CodeWidth::Sixteen => {
+            let sums = vector.as_chunks().0.iter();
+            block.iter_mut().zip(sums).for_each(|(x, sum)| *x = element(u16::from_be_bytes(*sum).into()));
+        }
+    }
 }
 
 /// The codes of a block, which is rotated if they are those of rotated elements: two to a byte, of elements that are half
@@ -233,22 +252,24 @@ fn codes_of<N: Near>(block: &mut [f32], scale: Scale, vector: &mut [u8]) {
     assert_eq!(block.len(), 2 * vector.len(), "two codes to a byte");
     let (rotated, norm) = rotated_and_norm(scale);
     if rotated.non_finite {
-        pack(block, vector, |x, _| if x.is_finite() { 0 } else { NOT_FINITE });
+        pack(block, vector, |x, _| if x.is_finite() { 0 } else { NOT_FINITE }, |_| 0);
         return;
     }
     rotate::<N>(block, norm, rotated.signs);
-    let scale = norm.levels_per_unit();
-    pack(block, vector, |x, at| code(x * scale, draw(rotated.rounding, at)));
+    let half_levels = 0.5 * norm.levels_per_unit();
+    pack(block, vector, |x, draw| code(x * half_levels, draw), |at| hash(rotated.rounding, at));
 }
 
-/// Writes codes, each from an element and its index times [`SPREAD`].
+/// Writes codes, each from an element and 16 bits that are drawn for it: a hash of the byte's index times [`SPREAD`] has
+/// those of both.
 #[inline(always)]
-fn pack(block: &[f32], vector: &mut [u8], code: impl Fn(f32, u32) -> u32) {
+fn pack(block: &[f32], vector: &mut [u8], code: impl Fn(f32, u32) -> u32, draws: impl Fn(u32) -> u32) {
     let (low, high) = block.split_at(vector.len());
-    let (mut at_low, mut at_high) = (0u32, SPREAD.wrapping_mul(vector.len() as u32));
+    let mut at = 0u32;
     for ((byte, low), high) in vector.iter_mut().zip(low).zip(high) {
-        *byte = (code(*low, at_low) | code(*high, at_high) << 4) as u8;
-        (at_low, at_high) = (at_low.wrapping_add(SPREAD), at_high.wrapping_add(SPREAD));
+        let draws = draws(at);
+        *byte = (code(*low, draws & 0xffff) | code(*high, draws >> 16) << 4) as u8;
+        at = at.wrapping_add(SPREAD);
     }
 }
 
@@ -263,30 +284,33 @@ const fn level(code: u8) -> u8 {
 /// the block's norm as their standard deviation.
 #[inline(always)]
 fn rotate<N: Near>(block: &mut [f32], norm: Norm, signs: u64) {
-    scale_and_flip(block, norm.power(-1), signs);
-    transform::<N>(block);
+    scale_flip_and_transform::<N>(block, norm.power(-1), signs);
 }
 
-/// The code of a rotated element in units of a level: one of the two levels around it, the nearer one more probably, so
-/// that the error is zero on average.
+/// The code of a rotated element in units of two levels: one of the two levels around it, the nearer one more probably, so
+/// that the error is zero on average. 16 bits are drawn for it.
 #[inline(always)]
-fn code(level: f32, draw: f32) -> u32 {
+fn code(half_levels: f32, draw: u32) -> u32 {
     // Rounds to nearest, as a binary32 has no bits for a fraction above 2^23.
     const ROUND: f32 = 1.5 * (1u32 << 23) as f32;
-    (below(between_codes(level) + draw, 15.0) + ROUND).to_bits() & 15
+    // Between 7 and 8, so that codes lie between -1/2 and 15 1/2: from 4 to 8 the last bit counts 2^-21. The middle of two
+    // draws keeps a code from a tie.
+    let middle_and_draw = f32::from_bits(7f32.to_bits() | draw << 5 | 1 << 4);
+    // 22 bits have the integer, which is at most 15.
+    (from_middle(half_levels) + middle_and_draw + ROUND).to_bits() & 0x3f_ffff
 }
 
-/// Where a distance from the middle, in units of a level, lies between codes, from 0 to 15: linear between each two levels.
+/// Where a distance from the middle, in units of two levels, lies between codes, from -7.5 to 7.5: linear between each two
+/// levels.
 #[inline(always)]
-fn between_codes(level: f32) -> f32 {
-    // Above the middle are the levels 1, 2, 4, 6, 8, 10, 12 and 15, of the codes 8 to 15; below it is the mirror image.
-    // The lines between them are the outermost or the innermost ones, each in turn.
-    let distance = level.abs();
-    let half = 0.5 * distance;
-    let inner = at_least(below(distance - 0.5, half + 0.5), half);
-    let codes = below(below(inner, 6.5 + (1.0 / 3.0) * (distance - 12.0)), 7.5);
+fn from_middle(half_levels: f32) -> f32 {
+    // From the middle the levels 1, 2, 4, 6, 8, 10, 12 and 15 have the codes 1/2, 1 1/2 and so on up to 7 1/2; beyond it is
+    // the mirror image. A code is half a level, but the second line is twice as steep and the last one two thirds.
+    let distance = half_levels.abs();
+    let inner = distance + at_least(below(distance - 0.5, 0.5), 0.0);
+    let codes = below(below(inner, 2.5 + (2.0 / 3.0) * distance), 7.5);
     // They are never negative.
-    7.5 + f32::from_bits(codes.to_bits() | level.to_bits() & 1 << 31)
+    f32::from_bits(codes.to_bits() ^ half_levels.to_bits() & 1 << 31)
 }
 
 /// The smaller one, and the limit if the other is not a number: one instruction, unlike `min`.
@@ -301,32 +325,23 @@ fn at_least(x: f32, limit: f32) -> f32 {
     if x > limit { x } else { limit }
 }
 
-/// From sums of levels to elements.
+/// From a rotated block to its elements.
 #[inline(always)]
-fn turn_back<N: Near>(block: &mut [f32], scale: Scale, divisor: f32) {
-    let (rotated, norm) = rotated_and_norm(scale);
-    // The middle level stands for 0.
-    let zero = f32::from(GRANULARITY) / 2.0 * f32::from(scale.world_size);
-    // The transform is its own inverse, except for the number of elements: a power of two.
-    let unit = 1.0 / (norm.levels_per_unit() * divisor * block.len() as f32);
-    for x in block.iter_mut() {
-        *x = (*x - zero) * unit;
-    }
+fn turn_back<N: Near>(block: &mut [f32], norm: Norm, signs: u64) {
     transform::<N>(block);
-    scale_and_flip(block, norm.power(1), rotated.signs);
+    scale_and_flip(block, norm.power(1), signs);
 }
 
-/// What the index of an element is multiplied by before it is hashed.
+/// What an index is multiplied by before it is hashed.
 const SPREAD: u32 = 0x9e37_79b9;
 
-/// A number of 24 bits from -1/2 to below 1/2: a hash of seed and index, so that lanes need not wait for each other.
+/// A hash of seed and index, so that lanes need not wait for each other.
 #[inline(always)]
-fn draw(seed: u64, spread_index: u32) -> f32 {
+fn hash(seed: u64, spread_index: u32) -> u32 {
     let mut bits = (seed as u32).wrapping_add(spread_index) ^ (seed >> 32) as u32;
     bits = (bits ^ bits >> 16).wrapping_mul(0x21f0_aaad);
     bits = (bits ^ bits >> 15).wrapping_mul(0xd35a_2d97);
-    bits ^= bits >> 15;
-    (bits >> 8) as i32 as f32 / (1 << 24) as f32 - 0.5
+    bits ^ bits >> 15
 }
 
 #[cfg(test)]
@@ -337,13 +352,22 @@ mod tests {
     #[test]
     fn codes_and_levels_are_those_of_the_table() {
         for (code, table) in LEVELS.into_iter().enumerate() {
-            let from_middle = f32::from(table) - f32::from(GRANULARITY) / 2.0;
-            assert_eq!((level(code as u8), between_codes(from_middle)), (table, code as f32));
+            let levels = f32::from(table) - MIDDLE;
+            assert_eq!((level(code as u8), from_middle(levels / 2.0) + 7.5), (table, code as f32));
         }
         for pair in LEVELS.windows(2) {
-            let middle = f32::from(pair[0] + pair[1]) / 2.0 - f32::from(GRANULARITY) / 2.0;
-            assert_eq!(between_codes(middle).fract(), 0.5, "{pair:?}");
+            let levels = f32::from(pair[0] + pair[1]) / 2.0 - MIDDLE;
+            assert_eq!((from_middle(levels / 2.0) + 7.5).fract(), 0.5, "{pair:?}");
         }
-        assert_eq!((between_codes(-99.0), between_codes(f32::INFINITY)), (0.0, 15.0));
+        assert_eq!((from_middle(-99.0), from_middle(f32::INFINITY)), (-7.5, 7.5));
+    }
+
+    /// The ends are never passed, whatever is drawn; and in the middle of two codes either is as likely.
+    #[test]
+    fn draws_choose_between_the_codes_around() {
+        for draw in [0, 0x7fff, 0x8000, 0xffff] {
+            assert_eq!([code(-99.0, draw), code(-7.5, draw), code(7.5, draw), code(99.0, draw)], [0, 0, 15, 15]);
+        }
+        assert_eq!((0..1 << 16).map(|draw| code(0.0, draw) - 7).sum::<u32>(), 1 << 15);
     }
 }
