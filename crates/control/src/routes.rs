@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use tributary_proto::contract::ids::{NodeId, PortId};
 
-/// Which nodes are connected. Hosts are the nodes `0..hosts` and have one cable each; switches follow. A node's ports
-/// are numbered in the order of its cables.
+/// Which nodes are connected. Hosts are the nodes `0..hosts`, and forward nothing; switches follow. A node's ports are
+/// numbered in the order of its cables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cabling {
     /// Number of hosts.
@@ -75,38 +75,50 @@ struct Group {
     len: u16,
 }
 
-/// Next hops from every switch to every other switch. Hosts are reached through their switch.
+/// Next hops from every switch to every other switch. A host with one cable is reached through its switch. Hosts with several
+/// cables to the same switches, in the same order, are a bundle: its number comes after those of the switches, and it has next
+/// hops of its own.
 #[derive(Clone, Debug)]
 pub struct Routes {
     hosts: u32,
-    switches: u32,
-    /// For each host: its switch, as an index, and the port at that switch.
+    /// How many switches and bundles there are.
+    targets: u32,
+    /// For each host: its switch, as an index, and the port at that switch; or its bundle.
     attachment: Vec<(u32, u16)>,
-    /// For each pair of switches a group, row by row.
+    /// The first switch of each host with several cables, and the port there.
+    first_of: BTreeMap<NodeId, (u32, u16)>,
+    /// The ports that lead to each host with several cables, by its switches.
+    last_hops: BTreeMap<(NodeId, u32), Vec<u16>>,
+    /// For each pair of switches and bundles a group, row by row.
     groups_of: Vec<u16>,
-    /// For each switch: where its groups begin.
+    /// For each switch and bundle: where its groups begin.
     first_group: Vec<u32>,
     groups: Vec<Group>,
     ports: Vec<u16>,
 }
 
+/// The port of a host that has one.
+const ONLY: [u16; 1] = [0];
+
 impl Routes {
     /// Finds the shortest paths over usable cables. `usable` is called for each cable with the end that sends on it.
     pub fn new(cabling: &Cabling, usable: impl Fn(usize, NodeId) -> bool) -> Routes {
-        let switches = cabling.switches as usize;
         let all_ports = cabling.ports();
+        let hosts = HostCables::new(cabling, &all_ports, &usable);
         let neighbours = Neighbours::new(cabling, &all_ports, &usable);
-        let mut builder =
-            GroupBuilder { groups_of: vec![0; switches * switches], own: vec![BTreeMap::new(); switches] };
-        for target in 0..switches {
-            builder.add_target(&neighbours, target);
+        let targets = neighbours.0.len() + hosts.bundles.len();
+        let mut builder = GroupBuilder { groups_of: vec![0; targets * targets], own: vec![BTreeMap::new(); targets] };
+        for target in 0..targets {
+            builder.add_target(&neighbours, &hosts.bundles, target);
         }
         let mut routes = Routes {
             hosts: cabling.hosts,
-            switches: cabling.switches,
-            attachment: attachments(cabling, &all_ports),
+            targets: targets as u32,
+            attachment: hosts.attachment,
+            first_of: hosts.first_of,
+            last_hops: hosts.last_hops,
             groups_of: builder.groups_of,
-            first_group: Vec::with_capacity(switches),
+            first_group: Vec::with_capacity(targets),
             groups: Vec::new(),
             ports: Vec::new(),
         };
@@ -130,14 +142,106 @@ impl Routes {
             Some(&(own, _)) => own,
             None => to.0 - self.hosts,
         };
-        let group = self.groups_of[(switch * self.switches + target) as usize];
-        let group = self.groups[(self.first_group[switch as usize] + u32::from(group)) as usize];
-        NextHops(&self.ports[group.start as usize..group.start as usize + usize::from(group.len)])
+        match self.group(switch, target) {
+            [] => NextHops(self.last_hops.get(&(to, switch)).map_or(&[], Vec::as_slice)),
+            ports => NextHops(ports),
+        }
     }
 
-    /// The switch that a host is connected to, and the port at that switch.
+    /// The same, for packets that reach hosts by their first cables.
+    #[inline]
+    pub fn next_hops_by_first_cable(&self, switch: u32, to: NodeId) -> NextHops<'_> {
+        match self.first_of.get(&to) {
+            None => self.next_hops(switch, to),
+            Some((own, port)) if *own == switch => NextHops(std::slice::from_ref(port)),
+            Some((own, _)) => self.next_hops(switch, NodeId(self.hosts + own)),
+        }
+    }
+
+    /// The ports of a host that are nearest to a node; empty if the node cannot be reached.
+    pub fn first_hops(&self, host: NodeId, to: NodeId) -> NextHops<'_> {
+        if !self.has_several_cables(host) {
+            return NextHops(&ONLY);
+        }
+        let target = self.attachment.get(to.index()).map_or(to.0.wrapping_sub(self.hosts), |&(target, _)| target);
+        NextHops(self.group(self.attachment[host.index()].0, target))
+    }
+
+    #[inline]
+    fn group(&self, from: u32, target: u32) -> &[u16] {
+        let group = self.groups_of[(from * self.targets + target) as usize];
+        let group = self.groups[(self.first_group[from as usize] + u32::from(group)) as usize];
+        &self.ports[group.start as usize..group.start as usize + usize::from(group.len)]
+    }
+
+    /// The switch that a host's first cable leads to, and the port at that switch.
+    #[inline]
     pub fn attachment(&self, host: NodeId) -> (u32, u16) {
-        self.attachment[host.index()]
+        if self.first_of.is_empty() {
+            return self.attachment[host.index()];
+        }
+        self.first_of.get(&host).copied().unwrap_or(self.attachment[host.index()])
+    }
+
+    /// True if a cable joins a switch and a host.
+    #[inline]
+    pub fn is_next_to(&self, switch: u32, host: NodeId) -> bool {
+        self.attachment[host.index()].0 == switch || self.last_hops.contains_key(&(host, switch))
+    }
+
+    /// True if a host has several cables.
+    pub fn any_has_several_cables(&self) -> bool {
+        !self.first_of.is_empty()
+    }
+
+    /// True for a host with several cables.
+    #[inline]
+    pub fn has_several_cables(&self, host: NodeId) -> bool {
+        !self.first_of.is_empty() && self.first_of.contains_key(&host)
+    }
+}
+
+/// The cables of hosts, as switches see them.
+struct HostCables {
+    attachment: Vec<(u32, u16)>,
+    first_of: BTreeMap<NodeId, (u32, u16)>,
+    last_hops: BTreeMap<(NodeId, u32), Vec<u16>>,
+    /// The switches of each bundle, by the ports of its hosts; `None` for a cable that is not usable.
+    bundles: Vec<Vec<Option<u32>>>,
+}
+
+impl HostCables {
+    fn new(cabling: &Cabling, ports: &[Vec<Port>], usable: impl Fn(usize, NodeId) -> bool) -> HostCables {
+        let attachment = attachments(cabling, ports);
+        let mut cables =
+            HostCables { attachment, first_of: BTreeMap::new(), last_hops: BTreeMap::new(), bundles: Vec::new() };
+        let mut known = BTreeMap::new();
+        let numbers = cabling.port_numbers();
+        for host in (0..cabling.hosts).map(NodeId).filter(|host| ports[host.index()].len() > 1) {
+            let bundle = |port: &Port| {
+                let switch = cabling.switch_index(port.to)?;
+                (usable(port.cable, host) && usable(port.cable, port.to)).then_some(switch)
+            };
+            let switches: Vec<Option<u32>> = ports[host.index()].iter().map(bundle).collect();
+            for (number, port) in ports[host.index()].iter().enumerate() {
+                let [first, second] = numbers[port.cable];
+                let there = if cabling.cables[port.cable].0 == host { second } else { first };
+                if number == 0 {
+                    let switch = cabling.switch_index(port.to).unwrap_or(u32::MAX);
+                    cables.first_of.insert(host, (switch, there.0));
+                }
+                if let Some(switch) = switches[number] {
+                    cables.last_hops.entry((host, switch)).or_default().push(there.0);
+                }
+            }
+            let fresh = cabling.switches + known.len() as u32;
+            let number = *known.entry(switches.clone()).or_insert(fresh);
+            if number == fresh {
+                cables.bundles.push(switches);
+            }
+            cables.attachment[host.index()] = (number, 0);
+        }
+        cables
     }
 }
 
@@ -157,17 +261,20 @@ impl Neighbours {
 
 struct GroupBuilder {
     groups_of: Vec<u16>,
-    /// For each switch the sets of ports that it uses, numbered in the order in which they occurred.
+    /// For each switch and bundle the sets of ports that it uses, numbered in the order in which they occurred.
     own: Vec<BTreeMap<Vec<u16>, u16>>,
 }
 
 impl GroupBuilder {
     /// Searches breadth first from the target. Links are cables, so distances are the same both ways.
-    fn add_target(&mut self, neighbours: &Neighbours, target: usize) {
+    fn add_target(&mut self, neighbours: &Neighbours, bundles: &[Vec<Option<u32>>], target: usize) {
         let switches = neighbours.0.len();
         let mut distance = vec![u32::MAX; switches];
-        let mut reached = VecDeque::from([target]);
-        distance[target] = 0;
+        let mut reached: VecDeque<usize> = match target.checked_sub(switches) {
+            Some(bundle) => bundles[bundle].iter().flatten().map(|&switch| switch as usize).collect(),
+            None => [target].into(),
+        };
+        reached.iter().for_each(|&first| distance[first] = 0);
         while let Some(switch) = reached.pop_front() {
             for &(_, next) in &neighbours.0[switch] {
                 if distance[next as usize] == u32::MAX {
@@ -181,9 +288,19 @@ impl GroupBuilder {
                 distance[switch] != u32::MAX && distance[next as usize].checked_add(1) == Some(distance[switch])
             };
             let ports: Vec<u16> = neighbours.0[switch].iter().filter(closer).map(|&(port, _)| port).collect();
-            let fresh = self.own[switch].len() as u16;
-            self.groups_of[switch * switches + target] = *self.own[switch].entry(ports).or_insert(fresh);
+            self.add_group(switch, target, ports);
         }
+        for (number, bundle) in bundles.iter().enumerate() {
+            let far = |switch: &Option<u32>| switch.map_or(u32::MAX, |switch| distance[switch as usize]);
+            let least = bundle.iter().map(far).min().filter(|&least| least < u32::MAX);
+            let nearest = (0..).zip(bundle).filter(|(_, switch)| Some(far(switch)) == least);
+            self.add_group(switches + number, target, nearest.map(|(port, _)| port).collect());
+        }
+    }
+
+    fn add_group(&mut self, from: usize, target: usize, ports: Vec<u16>) {
+        let (targets, fresh) = (self.own.len(), self.own[from].len() as u16);
+        self.groups_of[from * targets + target] = *self.own[from].entry(ports).or_insert(fresh);
     }
 }
 
@@ -231,5 +348,47 @@ mod tests {
         assert_eq!(routes.next_hops(2, NodeId(2)).0, [0], "what is there already goes back");
         let routes = Routes::new(&cabling, |cable, _| cable != 5 && cable != 6);
         assert_eq!(routes.next_hops(0, NodeId(2)).0, [0u16; 0], "out of reach");
+    }
+
+    /// Hosts 0 and 1 are on switches 0 and 1 both; host 2 is on switch 1 twice; switch 2 joins both, and host 3.
+    fn several_cables() -> Cabling {
+        let cable = |a, b| (NodeId(a), NodeId(b));
+        let hosts = [cable(0, 4), cable(0, 5), cable(1, 4), cable(1, 5), cable(2, 5), cable(5, 2), cable(3, 6)];
+        let cables = hosts.into_iter().chain([cable(4, 6), cable(5, 6)]).collect();
+        Cabling { hosts: 4, switches: 3, cables }
+    }
+
+    #[test]
+    fn a_host_with_several_cables_leaves_by_those_that_are_nearest() {
+        let cabling = several_cables();
+        let routes = Routes::new(&cabling, |_, _| true);
+        let first = |host, to| routes.first_hops(NodeId(host), to).0;
+        assert_eq!(first(0, NodeId(1)), [0, 1], "both switches are next to host 1");
+        assert_eq!(first(0, NodeId(2)), [1], "only switch 1 is next to host 2");
+        assert_eq!(first(2, NodeId(0)), [0, 1], "two cables to one switch");
+        assert_eq!(first(0, NodeId(3)), [0, 1]);
+        assert_eq!(first(0, cabling.switch(1)), [1]);
+        assert_eq!(first(3, NodeId(0)), [0], "it has one");
+        assert_eq!(routes.next_hops(2, NodeId(0)).0, [1, 2], "down to either switch");
+        assert_eq!(routes.next_hops(0, NodeId(0)).0, [0]);
+        assert_eq!(routes.next_hops(1, NodeId(2)).0, [2, 3], "by either cable");
+        assert_eq!(routes.next_hops(0, NodeId(2)).0, [2], "a host forwards nothing, so the way is over switch 2");
+        assert_eq!((routes.attachment(NodeId(0)), routes.attachment(NodeId(2))), ((0, 0), (1, 2)), "the first cable");
+        assert_eq!(routes.next_hops_by_first_cable(2, NodeId(0)).0, [1], "not to switch 1, which is as near");
+        assert_eq!(routes.next_hops_by_first_cable(1, NodeId(0)).0, [4], "past switch 1, to which it has a cable");
+        assert!(routes.is_next_to(1, NodeId(0)) && routes.is_next_to(2, NodeId(3)) && !routes.is_next_to(0, NodeId(2)));
+    }
+
+    #[test]
+    fn a_dead_cable_of_a_host_is_avoided_at_both_of_its_ends() {
+        let cabling = several_cables();
+        // Cable 1 joins host 0 and switch 1.
+        let routes = Routes::new(&cabling, |cable, _| cable != 1);
+        assert_eq!(routes.first_hops(NodeId(0), NodeId(2)).0, [0], "over switches 0 and 2");
+        assert_eq!(routes.next_hops(2, NodeId(0)).0, [1]);
+        assert_eq!(routes.next_hops(1, NodeId(0)).0, [4], "away from the dead cable");
+        assert_eq!(routes.first_hops(NodeId(1), NodeId(0)).0, [0]);
+        let routes = Routes::new(&cabling, |cable, _| cable > 1);
+        assert_eq!((routes.first_hops(NodeId(0), NodeId(1)).0, routes.next_hops(0, NodeId(0)).0), (&[][..], &[][..]));
     }
 }

@@ -149,6 +149,29 @@ fn the_order_of_children_does_not_depend_on_ports() {
     assert_eq!(order(turned), (vec![11, 9, 8, 10], vec![0, 1]));
 }
 
+/// Hosts 0 to 3 are on both leaves, 4 and 5 (switches 0 and 1), and the spine is 6.
+#[test]
+fn trees_take_turns_at_the_cables_of_hosts_that_have_several() {
+    let mut cabling = leaf_spine(2, 1, 2);
+    cabling.cables.extend([(0, 5), (1, 5), (2, 4), (3, 4)].map(|(host, leaf)| (NodeId(host), NodeId(leaf))));
+    let (planner, members) = (network(&cabling), nodes(&[0, 1, 2, 3]));
+    let leaves = [4, 5].map(NodeId);
+    assert_eq!(planner.candidates(&wish(&members, 2)).unwrap(), leaves, "either leaf has all of them");
+    let mut planned = roots(&chosen(&planner, &members, 2));
+    planned.sort_unstable();
+    assert_eq!(planned, [4, 5]);
+    let by_turn = |turn| planner.tree_in_turn(&members[..2], NodeId(6), turn).unwrap().root();
+    assert_eq!([by_turn(0), by_turn(1), by_turn(2)], [leaves[0], leaves[1], leaves[0]], "the spine has a single child");
+    let first = planner.by_first_cables().tree(&members, NodeId(6)).unwrap();
+    assert_eq!(first.positions.iter().map(|at| at.switch.0).collect::<Vec<_>>(), [4, 4, 5, 5]);
+    let mut broken = planner.clone();
+    broken.set_cable(0, false);
+    assert_eq!(broken.tree(&members, NodeId(4)).unwrap().positions[0].switch, NodeId(5), "by its other cable");
+    broken.set_switch(NodeId(5), false);
+    let cut_off = broken.tree(&members, NodeId(4)).unwrap_err().to_string();
+    assert_eq!(cut_off, "rank 0 on host 0 is cut off: its cable to switch 0 is dead");
+}
+
 #[test]
 fn trees_end_as_low_as_all_members_meet() {
     let cabling = fat_tree(4);

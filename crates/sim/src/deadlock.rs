@@ -33,9 +33,12 @@ impl Waits {
             ports[..taken].iter().map(move |&port| of_port(switch, port))
         };
         let detours = balancing.contains(&Balancing::Valiant);
-        // Packets that wait on the way are for hosts, or for a switch with hosts by which they take a detour.
-        let targets: BTreeSet<u32> = (0..graph.hosts()).map(|host| table.attachment(NodeId(host)).0).collect();
-        for target in targets.iter().map(|&index| graph.switch(index)) {
+        // Packets that wait on the way are for hosts, or for a switch with hosts by which they take a detour. A host with one
+        // cable is reached as its switch is.
+        let with_hosts = graph.edges().iter().filter(|edge| edge.a.0.min(edge.b.0) < graph.hosts());
+        let mut targets: BTreeSet<NodeId> = with_hosts.map(|edge| edge.a.max(edge.b)).collect();
+        targets.extend((0..graph.hosts()).map(NodeId).filter(|&host| table.has_several_cables(host)));
+        for &target in &targets {
             for switch in 0..graph.switches() {
                 for link in hops(switch, target) {
                     let Some(next) = graph.switch_index(graph.ends(link).1) else { continue };
@@ -43,8 +46,8 @@ impl Waits {
                     after.extend(hops(next, target).map(|link| link.0));
                     // At its intermediate switch a packet turns to anywhere.
                     if detours && graph.switch(next) == target {
-                        let others = targets.iter().map(|&other| graph.switch(other));
-                        after.extend(others.flat_map(|other| hops(next, other)).map(|link| link.0));
+                        let others = targets.iter();
+                        after.extend(others.flat_map(|&other| hops(next, other)).map(|link| link.0));
                     }
                     after.sort_unstable();
                     after.dedup();

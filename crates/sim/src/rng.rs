@@ -42,6 +42,8 @@ pub enum Purpose {
     Bursts = 16,
     /// By which switches packets take detours.
     Detours = 17,
+    /// A host's choice among its NICs.
+    Nics = 18,
 }
 
 /// A generator.

@@ -13,7 +13,7 @@ use crate::net::{Fabric, Packet};
 use crate::rng::{Purpose, Rng, mix};
 use crate::topology::{Graph, LinkId};
 
-/// Next hops from every switch to every other; hosts are found through their switches.
+/// Next hops from every switch to every other; hosts are found through their switches, and have first hops.
 pub struct Table {
     routes: Routes,
     hosts: u32,
@@ -70,6 +70,13 @@ pub enum Balancing {
     Valiant,
 }
 
+impl Balancing {
+    /// True if packets of a flow may take different ports without a pause between them.
+    pub fn goes_by_packet(self) -> bool {
+        !matches!(self, Balancing::Ecmp | Balancing::Flowlet { .. } | Balancing::DimensionOrder)
+    }
+}
+
 /// How many flowlets a switch distinguishes.
 const FLOWLETS: usize = 1024;
 
@@ -97,7 +104,15 @@ impl Chooser {
     /// The chooser of switch number `switch`, for jobs' packets and for others'. `divisor` spreads default ports on higher levels: it is the number of
     /// hosts for each default port below.
     pub fn new(balancing: [Balancing; 2], seed: u64, switch: u32, divisor: u32) -> Chooser {
-        let mut rng = Rng::new(seed, Purpose::Paths, u64::from(switch));
+        Chooser::with_rng(balancing, seed, Rng::new(seed, Purpose::Paths, u64::from(switch)), divisor)
+    }
+
+    /// The chooser among the NICs of a host.
+    pub fn of_host(balancing: [Balancing; 2], seed: u64, host: NodeId) -> Chooser {
+        Chooser::with_rng(balancing, seed, Rng::new(seed, Purpose::Nics, u64::from(host.0)), 1)
+    }
+
+    fn with_rng(balancing: [Balancing; 2], seed: u64, mut rng: Rng, divisor: u32) -> Chooser {
         let flowlets = match balancing.iter().any(|one| matches!(one, Balancing::Flowlet { .. })) {
             true => vec![Flowlet { last: Time::ZERO, choice: u16::MAX }; FLOWLETS],
             false => Vec::new(),
@@ -145,6 +160,11 @@ impl Chooser {
         }
     }
 
+    /// True if packets like this one are spread packet by packet.
+    pub fn goes_by_packet(&self, packet: &Packet) -> bool {
+        self.balancing[usize::from(!packet.is_of_job())].goes_by_packet()
+    }
+
     /// True if packets of either kind take detours.
     pub fn has_detours(&self) -> bool {
         self.balancing.contains(&Balancing::Valiant)
@@ -166,7 +186,7 @@ impl Chooser {
             return packet.dst;
         }
         // The receiver's own switch delivers what comes by.
-        if table.attachment(packet.dst).0 == switch { packet.dst } else { table.switch(by) }
+        if table.is_next_to(switch, packet.dst) { packet.dst } else { table.switch(by) }
     }
 
     fn hash(&self, packet: &Packet) -> u64 {

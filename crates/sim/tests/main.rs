@@ -27,6 +27,7 @@ mod host_ranks;
 mod jobs;
 mod links;
 mod lossless;
+mod nics;
 mod noise;
 mod operator_cycles;
 mod operators;

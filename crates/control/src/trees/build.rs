@@ -3,14 +3,19 @@
 use tributary_proto::contract::config::Below;
 use tributary_proto::contract::ids::{ChildId, NodeId, PortId, Rank};
 
-use super::planner::Entry;
+use super::planner::{Entries, Entry};
 use super::{RankPosition, Tree, TreeChild, TreeError, TreeParent, TreePlanner, TreeSwitch};
 
 impl TreePlanner {
     /// The tree of these hosts, by rank, under `root`. If all members are below one switch that is not the root, the
     /// switches between that switch and the root are left out.
     pub fn tree(&self, members: &[NodeId], root: NodeId) -> Result<Tree, TreeError> {
-        self.tree_around(&self.entries(members)?, self.root_index(root)?, &self.dead_switches)
+        self.tree_in_turn(members, root, 0)
+    }
+
+    /// The same; where a host has several cables that are equally near to the root, trees with other turns take others.
+    pub fn tree_in_turn(&self, members: &[NodeId], root: NodeId, turn: usize) -> Result<Tree, TreeError> {
+        self.tree_around(&self.entries(members)?, self.root_index(root)?, turn, &self.dead_switches)
     }
 
     pub(super) fn root_index(&self, root: NodeId) -> Result<u32, TreeError> {
@@ -20,8 +25,15 @@ impl TreePlanner {
     }
 
     /// The tree without the excluded switches.
-    pub(super) fn tree_around(&self, entries: &[Entry], root: u32, excluded: &[bool]) -> Result<Tree, TreeError> {
+    pub(super) fn tree_around(
+        &self,
+        members: &[Entries],
+        root: u32,
+        turn: usize,
+        excluded: &[bool],
+    ) -> Result<Tree, TreeError> {
         let mut builder = Builder::new(self, root, excluded);
+        let entries: Vec<Entry> = members.iter().map(|entries| builder.nearest(entries, turn)).collect();
         for (rank, entry) in entries.iter().enumerate() {
             builder.climb(Rank(rank as u16), entry)?;
         }
@@ -29,7 +41,7 @@ impl TreePlanner {
             builder.add(Rank(rank as u16), entry);
         }
         builder.lower_root();
-        Ok(builder.finish(entries))
+        Ok(builder.finish(&entries))
     }
 }
 
@@ -58,11 +70,19 @@ impl<'a> Builder<'a> {
         Builder {
             planner,
             root,
-            distance: planner.distances(root, excluded),
+            distance: planner.distances(&[root], excluded),
             up: vec![None; switches],
             child_id: vec![None; switches],
             children: vec![Vec::new(); switches],
         }
+    }
+
+    /// The entry from which the way to the root is the shortest; among equals the turn decides.
+    fn nearest(&self, entries: &Entries, turn: usize) -> Entry {
+        let far = |entry: &Entry| self.distance[entry.switch as usize];
+        let least = entries.iter().map(far).min();
+        let nearest: Vec<&Entry> = entries.iter().filter(|entry| Some(far(entry)) == least).collect();
+        *nearest[turn % nearest.len()]
     }
 
     /// Joins a member's switch to the tree, and all switches between it and the root.

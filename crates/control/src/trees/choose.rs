@@ -4,7 +4,7 @@
 
 use tributary_proto::contract::ids::{JobId, NodeId};
 
-use super::planner::{Entry, Usage};
+use super::planner::{Entries, Usage};
 use super::{DEFAULT_TREES, Tree, TreeError, TreePlanner, TreeSwitch};
 
 /// The rate that each job is expected to send, where nothing better is known.
@@ -40,12 +40,19 @@ impl TreePlanner {
         let entries = self.entries(request.members)?;
         let excluded = self.excluded(request);
         self.check_entries(&entries, request, &excluded)?;
-        let mut firsts: Vec<u32> = entries.iter().map(|entry| entry.switch).collect();
-        firsts.sort_unstable();
-        firsts.dedup();
+        let open_firsts = |entries: &Entries| {
+            let mut firsts: Vec<u32> = entries.iter().map(|entry| entry.switch).collect();
+            firsts.retain(|&switch| !excluded[switch as usize]);
+            firsts.sort_unstable();
+            firsts.dedup();
+            firsts
+        };
+        let mut of_members: Vec<Vec<u32>> = entries.iter().map(open_firsts).collect();
+        of_members.sort_unstable();
+        of_members.dedup();
         let mut farthest = vec![0u32; excluded.len()];
-        for first in firsts {
-            for (farthest, distance) in farthest.iter_mut().zip(self.distances(first, &excluded)) {
+        for firsts in of_members {
+            for (farthest, distance) in farthest.iter_mut().zip(self.distances(&firsts, &excluded)) {
                 *farthest = distance.max(*farthest);
             }
         }
@@ -125,12 +132,19 @@ impl TreePlanner {
         self.dead_switches.iter().zip(&self.usage.free_bytes).map(|(&dead, &free)| dead || free < least).collect()
     }
 
-    /// Checks the members' own switches, which every tree needs.
-    fn check_entries(&self, entries: &[Entry], request: &TreeRequest<'_>, excluded: &[bool]) -> Result<(), TreeError> {
-        match entries.iter().find(|entry| excluded[entry.switch as usize]) {
-            Some(entry) => {
-                let beside = entries.iter().filter(|other| other.switch == entry.switch).count();
-                Err(self.full(entry.switch as usize, beside, request))
+    /// Checks the members' own switches, of which every tree needs one for each member.
+    fn check_entries(
+        &self,
+        members: &[Entries],
+        request: &TreeRequest<'_>,
+        excluded: &[bool],
+    ) -> Result<(), TreeError> {
+        let is_shut = |entries: &&Entries| entries.iter().all(|entry| excluded[entry.switch as usize]);
+        match members.iter().find(is_shut) {
+            Some(entries) => {
+                let full = entries[0].switch;
+                let beside = members.iter().filter(|other| other.iter().any(|entry| entry.switch == full)).count();
+                Err(self.full(full as usize, beside, request))
             }
             None => Ok(()),
         }
@@ -149,20 +163,21 @@ impl TreePlanner {
     /// The tree under one root that avoids switches without memory for as many children as they would have.
     fn tree_with_memory(
         &self,
-        entries: &[Entry],
+        entries: &[Entries],
         root: NodeId,
         request: &TreeRequest<'_>,
         excluded: &[bool],
     ) -> Result<Tree, TreeError> {
         let (root, mut excluded, mut full) = (self.root_index(root)?, excluded.to_vec(), None);
         loop {
-            let tree = self.tree_around(entries, root, &excluded).map_err(|error| full.clone().unwrap_or(error))?;
+            let tree = self.tree_around(entries, root, 0, &excluded).map_err(|error| full.clone().unwrap_or(error))?;
             let Some((switch, children)) = self.lacks_memory(&tree, request, &self.usage) else { return Ok(tree) };
             let error = full.get_or_insert_with(|| self.full(switch, children, request)).clone();
-            if switch as u32 == root || entries.iter().any(|entry| entry.switch as usize == switch) {
+            excluded[switch] = true;
+            let is_shut = |entries: &Entries| entries.iter().all(|entry| excluded[entry.switch as usize]);
+            if switch as u32 == root || entries.iter().any(is_shut) {
                 return Err(error);
             }
-            excluded[switch] = true;
         }
     }
 

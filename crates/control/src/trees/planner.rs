@@ -19,6 +19,8 @@ pub struct TreePlanner {
     names: Vec<String>,
     dead_cables: Vec<bool>,
     pub(super) dead_switches: Vec<bool>,
+    /// Members enter the network by their hosts' first cables.
+    only_first: bool,
     pub(super) usage: Usage,
 }
 
@@ -31,7 +33,10 @@ pub(super) struct Usage {
     pub(super) load: Vec<u64>,
 }
 
-/// Where a member enters the network.
+/// Where a member may enter the network: by each cable of its host that is alive.
+pub(super) type Entries = Vec<Entry>;
+
+/// One of these cables.
 #[derive(Clone, Copy)]
 pub(super) struct Entry {
     pub(super) host: NodeId,
@@ -51,6 +56,7 @@ impl TreePlanner {
             names,
             dead_cables: vec![false; cabling.cables.len()],
             dead_switches: vec![false; switches],
+            only_first: false,
             usage: Usage { free_bytes: vec![u64::MAX; switches], load: vec![0; cabling.cables.len()] },
             cabling,
         }
@@ -61,12 +67,18 @@ impl TreePlanner {
         TreePlanner::new(self.cabling.clone(), self.names.clone())
     }
 
+    /// The same network, which members enter by their hosts' first cables.
+    #[must_use]
+    pub fn by_first_cables(&self) -> TreePlanner {
+        TreePlanner { only_first: true, ..self.clone() }
+    }
+
     /// Every switch.
     pub fn switches(&self) -> impl Iterator<Item = NodeId> + use<> {
         (self.cabling.hosts..self.cabling.hosts + self.cabling.switches).map(NodeId)
     }
 
-    /// The switch that a host is connected to.
+    /// The switch that a host's first cable leads to.
     pub fn leaf_of(&self, host: NodeId) -> Option<NodeId> {
         self.ports.get(host.index())?.first().map(|port| port.to)
     }
@@ -147,8 +159,8 @@ impl TreePlanner {
         self.cabling.switch_index(switch).expect("only switches are marked") as usize
     }
 
-    /// Where each member enters the network, by rank.
-    pub(super) fn entries(&self, members: &[NodeId]) -> Result<Vec<Entry>, TreeError> {
+    /// Where each member may enter the network, by rank.
+    pub(super) fn entries(&self, members: &[NodeId]) -> Result<Vec<Entries>, TreeError> {
         if members.is_empty() {
             return Err(TreeError::NoMembers);
         }
@@ -161,16 +173,25 @@ impl TreePlanner {
             if let Some(a) = there.replace(rank) {
                 return Err(TreeError::SameHost { a, b: rank, host: self.name(host).to_owned() });
             }
-            self.entry(rank, host)
+            self.entries_of(rank, host)
         };
         members.iter().enumerate().map(entry).collect()
     }
 
-    fn entry(&self, rank: Rank, host: NodeId) -> Result<Entry, TreeError> {
+    /// At least one entry; if all are dead, the error names what is dead of the first.
+    fn entries_of(&self, rank: Rank, host: NodeId) -> Result<Entries, TreeError> {
+        let ports = &self.ports[host.index()];
+        let ports = &ports[..if self.only_first { ports.len().min(1) } else { ports.len() }];
+        let mut entries: Vec<_> = ports.iter().map(|port| self.entry(rank, host, *port)).collect();
+        if entries.iter().all(Result::is_err) {
+            let first = (!entries.is_empty()).then(|| entries.swap_remove(0));
+            return first.unwrap_or(Err(TreeError::NotAHost { rank, node: host.0 })).map(|entry| vec![entry]);
+        }
+        Ok(entries.into_iter().flatten().collect())
+    }
+
+    fn entry(&self, rank: Rank, host: NodeId, Port { cable, to }: Port) -> Result<Entry, TreeError> {
         let cut_off = |dead: String| TreeError::CutOff { rank, host: self.name(host).to_owned(), dead };
-        let Some(&Port { cable, to }) = self.ports[host.index()].first() else {
-            return Err(TreeError::NotAHost { rank, node: host.0 });
-        };
         let switch = self.cabling.switch_index(to).ok_or_else(|| cut_off(self.name(to).to_owned()))?;
         if self.dead_switches[switch as usize] {
             return Err(cut_off(self.name(to).to_owned()));
@@ -189,11 +210,11 @@ impl TreePlanner {
             .filter_map(|(number, port)| Some((PortId(number as u16), self.cabling.switch_index(port.to)?)))
     }
 
-    /// Each switch's distance from a switch in cables, without the excluded switches.
-    pub(super) fn distances(&self, from: u32, excluded: &[bool]) -> Vec<u32> {
+    /// Each switch's distance from the nearest of some switches in cables, without the excluded switches.
+    pub(super) fn distances(&self, from: &[u32], excluded: &[bool]) -> Vec<u32> {
         let mut distance = vec![u32::MAX; self.cabling.switches as usize];
-        let mut reached = VecDeque::from([from]);
-        distance[from as usize] = 0;
+        let mut reached: VecDeque<u32> = from.iter().copied().collect();
+        from.iter().for_each(|&first| distance[first as usize] = 0);
         while let Some(switch) = reached.pop_front() {
             for (_, next) in self.neighbours(switch) {
                 if !excluded[next as usize] && distance[next as usize] == u32::MAX {

@@ -236,7 +236,7 @@ fn astra(text: &str) -> Result<Read, String> {
         .try_fold(1u32, |hosts, &count| hosts.checked_mul(count))
         .filter(|hosts| (1..=MAX_NODES).contains(hosts));
     let hosts = hosts.ok_or("the dimensions have no processors, or more than a million")?;
-    // A host has one cable, so that each gets a router, which has the links of the dimensions.
+    // Hosts forward nothing, so that each gets a router, which has the links of the dimensions.
     let note = "Each processor is a host with a router, to which the links of all dimensions go.";
     let mut read = Read { hosts, switches: hosts, note, ..Read::default() };
     // A GB is 2^30 bytes there.

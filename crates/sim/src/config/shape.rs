@@ -5,7 +5,9 @@ use tributary_proto::contract::time::Span;
 
 use super::names::NodeName;
 use super::{Bytes, ConfigError, DataRate, Duration, Network, invalid};
-use crate::topology::{Clos, Dragonfly, Graph, Grid, LinkSpec, MarkBytes, Rails, Specs, dumbbell, leaf_spine, star};
+use crate::topology::{
+    Clos, Dragonfly, Graph, Grid, LinkSpec, MarkBytes, Rails, Specs, dumbbell, join_next_leaves, leaf_spine, star,
+};
 
 /// `[network.star]`
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -35,6 +37,17 @@ pub struct LeafSpineShape {
     pub spines: u32,
     /// Hosts on each leaf.
     pub hosts_per_leaf: u32,
+    /// Cables of each host: one to its leaf, the others to the next leaves of a group of as many.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub nics: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn is_one(number: &u32) -> bool {
+    *number == 1
 }
 
 /// `[network.clos]`: `ports = k` for the fat tree of k-port switches, or all the numbers.
@@ -181,9 +194,15 @@ impl Shape<'_> {
                 let hosts = u64::from(shape.left) + u64::from(shape.right);
                 (hosts, hosts)
             }
-            Shape::LeafSpine(&LeafSpineShape { leaves, spines, hosts_per_leaf }) => {
+            Shape::LeafSpine(&LeafSpineShape { leaves, spines, hosts_per_leaf, nics }) => {
+                if nics == 0 || !leaves.is_multiple_of(nics) {
+                    return Err(invalid(format!(
+                        "nics = {nics}: leaves = {leaves} must be a multiple, because a host is on that many leaves"
+                    )));
+                }
                 let hosts = product(&[leaves, hosts_per_leaf]);
-                (sum(&[hosts, leaves.into(), spines.into()]), sum(&[hosts, product(&[leaves, spines])]))
+                let cables = [product(&[leaves, hosts_per_leaf, nics]), product(&[leaves, spines])];
+                (sum(&[hosts, leaves.into(), spines.into()]), sum(&cables))
             }
             Shape::Clos(Clos { pods, edges, aggregations, cores, hosts_per_edge }) => {
                 let hosts = product(&[pods, edges, hosts_per_edge]);
@@ -213,8 +232,10 @@ impl Shape<'_> {
         Ok(match *self {
             Shape::Star(shape) => star(shape.hosts, host, latency),
             Shape::Dumbbell(shape) => dumbbell(shape.left, shape.right, host, core, latency),
-            Shape::LeafSpine(shape) => {
-                leaf_spine(shape.leaves, shape.spines, shape.hosts_per_leaf, host, core, latency)
+            Shape::LeafSpine(&LeafSpineShape { leaves, spines, hosts_per_leaf, nics }) => {
+                let mut graph = leaf_spine(leaves, spines, hosts_per_leaf, host, core, latency);
+                join_next_leaves(&mut graph, hosts_per_leaf, nics, host);
+                graph
             }
             Shape::Clos(clos) => clos.graph(host, core, core, latency),
             Shape::Torus(shape) => Grid(&shape.size).torus(shape.hosts_per_switch, shape.wrap, specs),

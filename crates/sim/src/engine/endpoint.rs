@@ -72,7 +72,7 @@ impl Endpoint {
         let transmit = self.drain.transmit(&mut *self.machine, fabric.now, scratch)?;
         let job = jobs.get(self.job);
         let (dst, lane) = match transmit.to {
-            Addr::Switch(shard) => (job.first_switch(self.rank), shard.0 as u8),
+            Addr::Switch(shard) => (job.first_switch(self.rank, shard.index()), shard.0 as u8),
             Addr::Worker(worker) => (job.members[worker.index()], 0),
             Addr::Server(server) => (job.servers[server.index()], FOR_SERVER),
             Addr::Node(node) => (node, 0),

@@ -1,23 +1,24 @@
-//! A host: its senders share the NIC round robin, which holds only a few packets at a time.
+//! A host: its senders share the NIC round robin, which holds only a few packets at a time; a host with several: `nics`.
 
 use std::collections::VecDeque;
 
-use serde::{Deserialize, Serialize};
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::packet::Ecn;
 use tributary_proto::contract::time::{Span, Time};
 
+use super::host_delays::{Holds, HostCosts, Noise};
 use super::host_memory::HostMemory;
+use super::nics::Nics;
 use super::records::EndpointId;
 use super::traffic::{FlowId, Traffic};
 use crate::events::{EventId, EventKind};
 use crate::net::{Fabric, Packet, PacketFlags, PayloadId};
-use crate::rng::Rng;
+use crate::routing::Table;
 use crate::topology::LinkId;
-use crate::transport::{LONGEST_HEADER, TransportHost};
+use crate::transport::{LONGEST_HEADER, Outgoing, TransportHost};
 use crate::workload::{Stream, Uniform};
 
-const NEVER: Time = Time(u64::MAX);
+pub(super) const NEVER: Time = Time(u64::MAX);
 
 /// A host's traffic without a transport and without end.
 #[derive(Clone, Debug)]
@@ -57,8 +58,10 @@ impl Background {
 pub struct HostNode {
     /// The host.
     pub node: NodeId,
-    /// Its cable.
+    /// Its cable; the first of several.
     pub uplink: LinkId,
+    /// All of its NICs, if it has several.
+    pub(super) nics: Option<Box<Nics>>,
     /// Its endpoints in jobs.
     pub endpoints: Vec<EndpointId>,
     /// Its sources of background traffic.
@@ -84,12 +87,13 @@ pub struct HostNode {
 }
 
 impl HostNode {
-    /// A host at rest, whose NIC holds about `nic_bytes`.
-    pub fn new(node: NodeId, fabric: &Fabric, nic_bytes: u64) -> HostNode {
+    /// A host at rest, whose NICs hold about `nic_bytes` each.
+    pub(super) fn new(node: NodeId, fabric: &Fabric, nic_bytes: u64, nics: Option<Box<Nics>>) -> HostNode {
         let uplink = fabric.port(node, 0);
         HostNode {
             node,
             uplink,
+            nics,
             endpoints: Vec::new(),
             background: Vec::new(),
             transport: None,
@@ -104,8 +108,9 @@ impl HostNode {
         }
     }
 
-    /// The cable has another rate: the NIC still holds as many bytes.
+    /// A cable has another rate: its NIC still holds as many bytes.
     pub fn set_rate(&mut self, fabric: &Fabric, nic_bytes: u64) {
+        self.nics.iter_mut().for_each(|nics| nics.set_rate(fabric, nic_bytes));
         self.nic_limit = fabric.link(self.uplink).transmission(nic_bytes);
     }
 
@@ -115,8 +120,9 @@ impl HostNode {
     }
 
     /// The host sends and receives nothing any more. Returns how many flows end with it for which the run waits.
-    pub fn silence(&mut self) -> u64 {
+    pub fn silence(&mut self, fabric: &mut Fabric) -> u64 {
         self.is_silent = true;
+        self.nics.iter_mut().for_each(|nics| nics.clear(fabric));
         self.background.clear();
         self.flows.clear();
         self.transport.take().map_or(0, |transport| transport.open())
@@ -138,7 +144,10 @@ impl HostNode {
     }
 
     /// Fills the NIC from the senders, and schedules the next call if they may have more.
-    pub fn fill_nic(&mut self, fabric: &mut Fabric, traffic: &mut Traffic) {
+    pub fn fill_nic(&mut self, fabric: &mut Fabric, table: &Table, traffic: &mut Traffic) {
+        if self.nics.is_some() {
+            return self.fill_nics(fabric, table, traffic);
+        }
         self.send_kept(fabric);
         let again = loop {
             let link = fabric.link(self.uplink);
@@ -158,7 +167,7 @@ impl HostNode {
             match self.next_packet(fabric, traffic) {
                 Ok(packet) => {
                     fabric.record_created(&packet);
-                    self.send(fabric, packet);
+                    self.send(fabric, self.uplink, packet);
                 }
                 Err(NEVER) => return,
                 Err(wake) => break wake,
@@ -167,22 +176,22 @@ impl HostNode {
         self.arm(fabric, again);
     }
 
-    /// Gives a packet to the NIC, unless noise delays it.
+    /// Gives a packet to the NIC of a cable, unless noise delays it.
     #[inline]
-    fn send(&mut self, fabric: &mut Fabric, packet: Packet) {
+    pub(super) fn send(&mut self, fabric: &mut Fabric, link: LinkId, packet: Packet) {
         self.charge(fabric.now, packet.bytes);
         if let Some(noise) = &mut self.noise
             && noise.should_delay()
         {
             match noise.holds {
-                Holds::Nic => fabric.stall(self.uplink, noise.delay),
+                Holds::Nic => fabric.stall(link, noise.delay),
                 Holds::Packet => {
-                    let until = noise.keep(fabric.now, packet);
+                    let until = noise.keep(fabric.now, link, packet);
                     return self.arm(fabric, until);
                 }
             }
         }
-        fabric.send(self.uplink, packet);
+        fabric.send(link, packet);
     }
 
     /// The processor sends or receives a packet.
@@ -195,10 +204,10 @@ impl HostNode {
     }
 
     /// Gives the NIC the packets whose delay is over, even if it is full: it has accepted them before.
-    fn send_kept(&mut self, fabric: &mut Fabric) {
+    pub(super) fn send_kept(&mut self, fabric: &mut Fabric) {
         let Some(noise) = &mut self.noise else { return };
-        while let Some(packet) = noise.release(fabric.now) {
-            fabric.send(self.uplink, packet);
+        while let Some((link, packet)) = noise.release(fabric.now) {
+            fabric.send(link, packet);
         }
         if let Some(next) = noise.next_release() {
             self.arm(fabric, next);
@@ -207,7 +216,7 @@ impl HostNode {
 
     /// Without a cable, packets of machines are lost, because machines must be drained. Messages wait.
     #[cold]
-    fn lose_all(&mut self, fabric: &mut Fabric, traffic: &mut Traffic) {
+    pub(super) fn lose_all(&mut self, fabric: &mut Fabric, traffic: &mut Traffic) {
         let Traffic { endpoints, jobs, scratch, .. } = traffic;
         for endpoint in &self.endpoints {
             let endpoint = &mut endpoints[endpoint.0 as usize];
@@ -223,65 +232,88 @@ impl HostNode {
         self.arm(fabric, fabric.now);
     }
 
-    fn arm(&mut self, fabric: &mut Fabric, time: Time) {
+    pub(super) fn arm(&mut self, fabric: &mut Fabric, time: Time) {
         if time < self.armed {
             self.armed = time;
             fabric.queue.push(time, EventId::new(EventKind::Nic, self.node.0));
         }
     }
 
+    /// How many share the NIC.
+    #[inline]
+    pub(super) fn senders(&self) -> usize {
+        self.endpoints.len() + 2 + self.background.len()
+    }
+
+    /// The sender whose turn it is.
+    #[inline]
+    pub(super) fn take_turn(&mut self) -> usize {
+        let sender = if self.next_sender >= self.senders() { 0 } else { self.next_sender };
+        self.next_sender = if sender + 1 == self.senders() { 0 } else { sender + 1 };
+        sender
+    }
+
     /// Takes one packet of the next sender that has any; the error is the time when one will.
     #[inline]
     fn next_packet(&mut self, fabric: &mut Fabric, traffic: &mut Traffic) -> Result<Packet, Time> {
-        let (endpoints, senders) = (self.endpoints.len(), self.endpoints.len() + 2 + self.background.len());
-        self.next_sender = if self.next_sender >= senders { 0 } else { self.next_sender };
         let mut wake = NEVER;
-        for _ in 0..senders {
-            let sender = self.next_sender;
-            self.next_sender = if sender + 1 == senders { 0 } else { sender + 1 };
-            if sender < endpoints {
-                let Traffic { endpoints, jobs, scratch, .. } = traffic;
-                let endpoint = &mut endpoints[self.endpoints[sender].0 as usize];
-                if let Some(packet) = endpoint.next_packet(fabric, jobs, scratch) {
-                    return Ok(packet);
-                }
-            } else if sender == endpoints {
-                if let Some(&id) = self.flows.front() {
-                    let (dst, bytes, last) = traffic.flows.next_packet(id);
-                    if last {
-                        self.flows.pop_front();
-                    }
-                    return Ok(self.plain_packet(fabric, dst, id, bytes));
-                }
-            } else if sender == endpoints + 1 {
-                if let Some(packet) = self.next_segment(fabric) {
-                    return Ok(packet);
-                }
-                if let Some(time) = self.transport.as_ref().and_then(|transport| transport.next_paced()) {
-                    wake = wake.min(time);
-                }
-            } else {
-                let source = &mut self.background[sender - endpoints - 2];
-                match source.poll(fabric.now) {
-                    Ok((dst, bytes)) => {
-                        let lane = source.lane();
-                        return Ok(Packet { lane, ..self.plain_packet(fabric, dst, FlowId::BACKGROUND, bytes) });
-                    }
-                    Err(next) => wake = wake.min(next),
-                }
+        for _ in 0..self.senders() {
+            let sender = self.take_turn();
+            match self.packet_of(sender, fabric, traffic) {
+                Ok(packet) => return Ok(packet),
+                Err(next) => wake = wake.min(next),
             }
         }
         Err(wake)
     }
 
+    /// Takes one packet of a sender; the error is the time when it will have one, if that is known.
+    #[inline(always)]
+    pub(super) fn packet_of(
+        &mut self,
+        sender: usize,
+        fabric: &mut Fabric,
+        traffic: &mut Traffic,
+    ) -> Result<Packet, Time> {
+        let endpoints = self.endpoints.len();
+        if sender < endpoints {
+            let Traffic { endpoints, jobs, scratch, .. } = traffic;
+            return endpoints[self.endpoints[sender].0 as usize].next_packet(fabric, jobs, scratch).ok_or(NEVER);
+        } else if sender == endpoints {
+            let id = *self.flows.front().ok_or(NEVER)?;
+            let (dst, bytes, last) = traffic.flows.next_packet(id);
+            if last {
+                self.flows.pop_front();
+            }
+            return Ok(self.plain_packet(fabric, dst, id, bytes));
+        } else if sender == endpoints + 1 {
+            return self.next_segment(fabric).ok_or_else(|| self.next_paced());
+        }
+        let source = &mut self.background[sender - endpoints - 2];
+        let (dst, bytes) = source.poll(fabric.now)?;
+        let lane = source.lane();
+        Ok(Packet { lane, ..self.plain_packet(fabric, dst, FlowId::BACKGROUND, bytes) })
+    }
+
+    /// When the rate of a flow allows its next packet, if only that keeps it from sending.
+    #[inline]
+    pub(super) fn next_paced(&self) -> Time {
+        self.transport.as_ref().and_then(|transport| transport.next_paced()).unwrap_or(NEVER)
+    }
+
     fn next_segment(&mut self, fabric: &mut Fabric) -> Option<Packet> {
         let mut header = [0; LONGEST_HEADER];
         let outgoing = self.transport.as_mut()?.poll_transmit(fabric.now, &mut header)?;
+        Some(self.segment(fabric, &outgoing, &header))
+    }
+
+    /// A packet of the transport, with its header.
+    pub(super) fn segment(&self, fabric: &mut Fabric, outgoing: &Outgoing, header: &[u8]) -> Packet {
         let flow = FlowId::of_transport(outgoing.flow);
         let packet = self.plain_packet(fabric, outgoing.to, flow, fabric.framing.bytes_on_link(outgoing.wire_len));
         let payload = fabric.payloads.store(&header[..outgoing.header_len], outgoing.wire_len);
         let flags = PacketFlags::new(outgoing.ecn, outgoing.priority).with_records(outgoing.takes_records);
-        Some(Packet { payload, flags, lane: outgoing.lane, ..packet })
+        Packet { payload, flags, lane: outgoing.lane, ..packet }
     }
 
     #[inline]
@@ -297,79 +329,5 @@ impl HostNode {
             lane: 0,
             flags: PacketFlags::new(Ecn::Capable, 0),
         }
-    }
-}
-
-/// What packets cost the processor of a host. A packet waits to be sent until the processor has handled those before, sent
-/// or received; a received one is with its machine at once, which makes single packets somewhat too fast.
-#[derive(Clone, Copy, Debug)]
-pub struct HostCosts {
-    /// For each packet.
-    pub per_packet: Span,
-    /// For each byte of it.
-    pub per_byte: Span,
-    /// When the processor has handled all so far.
-    pub free_at: Time,
-}
-
-/// What noise delays.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Holds {
-    /// The NIC: it stops before the packet, and later packets wait too.
-    #[default]
-    Nic,
-    /// The packet: it comes to the NIC later, and other packets pass it meanwhile.
-    Packet,
-}
-
-impl Holds {
-    /// True for the choice that files need not name.
-    pub fn is_default(&self) -> bool {
-        *self == Holds::default()
-    }
-}
-
-/// The noise of one host.
-#[derive(Clone, Debug)]
-pub struct Noise {
-    /// The probability for each packet.
-    pub probability: f64,
-    /// The length of a delay.
-    pub delay: Span,
-    /// What is delayed.
-    pub holds: Holds,
-    rng: Rng,
-    /// Delayed packets, and when their delays end. All delays are equal, so the packets are in order.
-    kept: VecDeque<(Time, Packet)>,
-}
-
-impl Noise {
-    /// Noise that takes its decisions from this generator.
-    pub fn new(probability: f64, delay: Span, holds: Holds, rng: Rng) -> Noise {
-        Noise { probability, delay, holds, rng, kept: VecDeque::new() }
-    }
-
-    /// True if the next packet is delayed.
-    fn should_delay(&mut self) -> bool {
-        self.rng.chance(self.probability)
-    }
-
-    /// Delays a packet; returns when the delay ends.
-    fn keep(&mut self, now: Time, packet: Packet) -> Time {
-        let until = now + self.delay;
-        self.kept.push_back((until, packet));
-        until
-    }
-
-    /// A packet whose delay is over.
-    fn release(&mut self, now: Time) -> Option<Packet> {
-        let due = self.kept.front().is_some_and(|(until, _)| *until <= now);
-        due.then(|| self.kept.pop_front()).flatten().map(|(_, packet)| packet)
-    }
-
-    /// When the next delay ends.
-    fn next_release(&self) -> Option<Time> {
-        self.kept.front().map(|&(until, _)| until)
     }
 }

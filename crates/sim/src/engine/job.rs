@@ -18,6 +18,15 @@ use super::faults::{Failure, Loss};
 use super::host_memory::HostRanks;
 use super::records::{Iteration, JobError, JobErrorKind, JobIndex, JobLifetime, JobPlan, Sparse};
 
+/// How members send to the switches that sum for them.
+#[derive(Clone, Debug, Default)]
+pub struct FirstHops {
+    /// The switch next to each rank's host; where hosts have several cables, tree after tree.
+    pub switches: Vec<NodeId>,
+    /// The NICs that lead there, in the same order; empty if no host of the job has several.
+    pub nics: Vec<u16>,
+}
+
 /// A job in the network.
 pub struct Job {
     /// The job's plan.
@@ -46,7 +55,7 @@ pub struct Job {
     pub lifetime: Option<JobLifetime>,
     /// Its packets that programs in switches dropped, in switches that have forgotten it.
     pub switch_drops: DropCounters,
-    first_switches: Vec<NodeId>,
+    first_hops: FirstHops,
     ranks: Vec<u16>,
     roster: Arc<Roster>,
     /// The trees along which its blocks may be combined, if a custom operator combines them.
@@ -63,8 +72,8 @@ const NO_RANK: u16 = u16::MAX;
 const CACHED: usize = 3;
 
 impl Job {
-    /// A job before its start. `first_switches` are the switches that its members send to, in the order of ranks.
-    pub fn new(index: JobIndex, plan: JobPlan, key: JobKey, hosts: u32, first_switches: Vec<NodeId>) -> Job {
+    /// A job before its start.
+    pub fn new(index: JobIndex, plan: JobPlan, key: JobKey, hosts: u32, first_hops: FirstHops) -> Job {
         let mut ranks = vec![NO_RANK; hosts as usize];
         for (rank, member) in plan.members.iter().enumerate() {
             ranks[member.index()] = rank as u16;
@@ -82,7 +91,7 @@ impl Job {
             host_ranks: HostRanks::default(),
             lifetime: None,
             switch_drops: DropCounters::default(),
-            first_switches,
+            first_hops,
             ranks,
             roster: Roster::new(plan.members.len() as u16),
             sum_trees: Vec::new(),
@@ -117,9 +126,16 @@ impl Job {
         self.late.get(rank.index()).copied().unwrap_or_default()
     }
 
-    /// The switch that a rank sends its contributions to.
-    pub fn first_switch(&self, rank: Rank) -> NodeId {
-        self.first_switches[rank.index()]
+    /// The switch that a rank sends its contributions to a tree to.
+    #[inline]
+    pub fn first_switch(&self, rank: Rank, tree: usize) -> NodeId {
+        let FirstHops { switches, nics } = &self.first_hops;
+        switches[if nics.is_empty() { rank.index() } else { tree * self.plan.members.len() + rank.index() }]
+    }
+
+    /// The NIC that leads there; `None` if no host of the job has several.
+    pub fn first_nic(&self, rank: Rank, tree: usize) -> Option<u16> {
+        self.first_hops.nics.get(tree * self.plan.members.len() + rank.index()).copied()
     }
 
     /// The rank of a host, if it is a member.

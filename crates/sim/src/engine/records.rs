@@ -207,6 +207,21 @@ pub enum InstallError {
     /// A switch has more ports than a descriptor can distinguish.
     #[error("job \"{0}\" needs switches of at most 256 ports; one has {1}")]
     Ports(String, usize),
+    /// Every switch handles the job's packets, which use the first cables of its hosts, and these do not meet.
+    #[error(
+        "job \"{name}\" under {protocol} uses the first cable of each host, and no path leads from that of host {from} to that \
+         of host {to}"
+    )]
+    FirstCables {
+        /// The job.
+        name: String,
+        /// Its protocol.
+        protocol: &'static str,
+        /// The host of rank 0.
+        from: NodeId,
+        /// Another rank's host.
+        to: NodeId,
+    },
     /// There are more jobs than numbers for them.
     #[error("job \"{0}\" is one too many: at most 65,534 jobs fit")]
     TooManyJobs(String),

@@ -19,6 +19,7 @@ use super::cluster::Cluster;
 use super::endpoint::Endpoint;
 use super::faults::{Action, Failures, PermanentLosses, Schedule};
 use super::host::HostNode;
+use super::nics::Nics;
 use super::program::{Programs, SharedSettings};
 use super::records::{EndpointId, JobIndex};
 use super::step_graph::StepGraphs;
@@ -125,7 +126,11 @@ impl Simulation {
         if settings.cut_through {
             fabric.set_cut_through(&graph);
         }
-        let hosts = (0..graph.hosts()).map(|host| HostNode::new(NodeId(host), &fabric, settings.nic_bytes)).collect();
+        let new_host = |host| {
+            let nics = Nics::new(host, &fabric, settings.nic_bytes, settings.balancing, settings.seed);
+            HostNode::new(host, &fabric, settings.nic_bytes, nics)
+        };
+        let hosts = (0..graph.hosts()).map(NodeId).map(new_host).collect();
         let table = Table::new(&graph, |_| true);
         let names = (0..graph.nodes() as u32).map(|node| graph.name(NodeId(node))).collect();
         let network = TreePlanner::new(graph.cabling(), names);
@@ -297,7 +302,7 @@ impl Simulation {
 
     /// Fills a host's NIC, and sets the timers of machines that have sent.
     pub(super) fn feed(&mut self, host: NodeId) {
-        self.hosts[host.index()].fill_nic(&mut self.fabric, &mut self.traffic);
+        self.hosts[host.index()].fill_nic(&mut self.fabric, &self.table, &mut self.traffic);
         self.rearm(host);
     }
 

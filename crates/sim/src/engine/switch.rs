@@ -282,7 +282,10 @@ impl Forwarding {
             true => self.chooser.detour(table, self.index, &mut packet),
             false => packet.dst,
         };
-        let ports = table.next_hops(self.index, to).0;
+        let ports = match packet.flags.every_hop() {
+            true => table.next_hops_by_first_cable(self.index, to).0,
+            false => table.next_hops(self.index, to).0,
+        };
         if ports.is_empty() {
             fabric.lose_unroutable(self.node, &packet);
             return;

@@ -163,7 +163,8 @@ impl LongestPath {
         let answer = u64::from(framing.bytes_on_link(payload_with_records(0)));
         let mut longest = LongestPath { round_trip: Span::ZERO, switches: 0 };
         for to in (1..graph.hosts()).map(NodeId) {
-            let (mut node, mut port, mut round_trip, mut switches) = (NodeId(0), 0u16, Span::ZERO, 0);
+            let Some(&port) = table.first_hops(NodeId(0), to).0.first() else { continue };
+            let (mut node, mut port, mut round_trip, mut switches) = (NodeId(0), port, Span::ZERO, 0);
             loop {
                 let link = ports[first_port[node.index()] as usize + usize::from(port)];
                 let (there, back, next) = (graph.spec(link), graph.spec(link.reverse()), graph.ends(link).1);

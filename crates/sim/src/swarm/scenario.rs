@@ -42,6 +42,7 @@ pub fn scenario(seed: u64) -> Scenario {
     let stream = |which| Draw(Rng::new(seed, Purpose::Scenario, which));
     let [mut draw, mut late, mut served] = [0, 4, 6].map(stream);
     let (mut network, hosts, switches) = draw.network(&mut stream(18));
+    stream(21).add_nics(&mut network);
     let heal = Span::from_micros(draw.between(20, 20_000));
     let ending = if draw.0.chance(0.2) { Ending::SomeDie } else { Ending::AllHeals };
     let mut faults = draw.link_faults(heal);

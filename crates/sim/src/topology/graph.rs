@@ -75,18 +75,15 @@ pub enum GraphError {
     /// A host has no cable.
     #[error("host {0} has no link")]
     Unconnected(u32),
-    /// A host has several cables.
-    #[error("host {0} has {1} links; a host has one")]
-    Multihomed(u32, usize),
     /// A cable connects two hosts directly.
     #[error("a link joins the hosts {0} and {1}; links join hosts to switches, or switches")]
     HostToHost(u32, u32),
     /// Some hosts cannot reach each other.
-    #[error("the network is not connected: no path leads from host 0 to {0}")]
-    Disconnected(String),
-    /// A switch has more ports than there are port numbers.
-    #[error("switch {0} has {1} ports; at most 65,534 fit")]
-    TooManyPorts(u32, usize),
+    #[error("the network is not connected: no path leads from {0} to {1}")]
+    Disconnected(String, String),
+    /// A node has more ports than there are port numbers.
+    #[error("{0} has {1} ports; at most 65,534 fit")]
+    TooManyPorts(String, usize),
     /// A cable connects a node to itself.
     #[error("a link joins {0} to itself")]
     Loop(String),
@@ -268,12 +265,17 @@ impl Graph {
     }
 
     /// The length of windows: a packet that is sent during one window arrives in a later one, for any partitions. It is the
-    /// shortest delay between switches, because hosts are in the partitions of their switches; `None` if there is only one
-    /// switch, or a link without delay.
+    /// shortest delay of links between switches, and between a host and a switch other than that of its first cable, because
+    /// hosts are in the partitions of those; `None` if there are no such links, or one is without delay.
     pub fn lookahead(&self) -> Option<Span> {
-        let between = self.edges().iter().filter(|edge| edge.a.0.min(edge.b.0) >= self.hosts());
-        let delays = between
-            .flat_map(|edge| [edge.a_to_b.delay + self.latency(edge.b), edge.b_to_a.delay + self.latency(edge.a)]);
+        let mut first = vec![None; self.hosts as usize];
+        let mut may_cross = |edge: &&Edge| {
+            let (lower, upper) = (edge.a.min(edge.b), edge.a.max(edge.b));
+            first.get_mut(lower.index()).is_none_or(|first| *first.get_or_insert(upper) != upper)
+        };
+        let edges = self.edges().iter().filter(|edge| may_cross(edge));
+        let delays =
+            edges.flat_map(|edge| [edge.a_to_b.delay + self.latency(edge.b), edge.b_to_a.delay + self.latency(edge.a)]);
         delays.min().filter(|&delay| delay > Span::ZERO)
     }
 
@@ -288,11 +290,10 @@ impl Graph {
         let (first, _) = self.ports();
         for node in 0..self.nodes() {
             let ports = (first[node + 1] - first[node]) as usize;
-            match self.switch_index(NodeId(node as u32)) {
-                None if ports == 0 => return Err(GraphError::Unconnected(node as u32)),
-                None if ports > 1 => return Err(GraphError::Multihomed(node as u32, ports)),
-                Some(switch) if ports > 65_534 => return Err(GraphError::TooManyPorts(switch, ports)),
-                _ => {}
+            if ports == 0 && node < self.hosts as usize {
+                return Err(GraphError::Unconnected(node as u32));
+            } else if ports > 65_534 {
+                return Err(GraphError::TooManyPorts(self.name(NodeId(node as u32)), ports));
             }
         }
         self.check_connected()
@@ -313,23 +314,32 @@ impl Graph {
         Ok(())
     }
 
+    /// Checks that the hosts reach each other. They forward nothing, so one switch must reach them all; it is one to which
+    /// host 0 has a cable.
     fn check_connected(&self) -> Result<(), GraphError> {
         let (first, links) = self.ports();
-        let mut seen = vec![false; self.nodes()];
-        let mut reached = vec![0usize];
-        seen[0] = true;
-        while let Some(node) = reached.pop() {
-            for &link in &links[first[node] as usize..first[node + 1] as usize] {
-                let (_, to) = self.ends(link);
-                if !std::mem::replace(&mut seen[to.index()], true) {
-                    reached.push(to.index());
+        let of =
+            |node: usize| links[first[node] as usize..first[node + 1] as usize].iter().map(|&link| self.ends(link).1);
+        let mut missing = None;
+        for start in of(0) {
+            let mut seen = vec![false; self.nodes()];
+            let mut reached = vec![start.index()];
+            seen[start.index()] = true;
+            while let Some(node) = reached.pop() {
+                for to in of(node) {
+                    if !std::mem::replace(&mut seen[to.index()], true) && to.0 >= self.hosts {
+                        reached.push(to.index());
+                    }
                 }
             }
+            // A switch without hosts behind it does no harm; an unreachable host does.
+            match seen[..self.hosts as usize].iter().position(|&seen| !seen) {
+                Some(host) => missing = missing.or(Some((start, host))),
+                None => return Ok(()),
+            }
         }
-        // A switch without hosts behind it does no harm; an unreachable host does.
-        match seen[..self.hosts as usize].iter().position(|&seen| !seen) {
-            Some(host) => Err(GraphError::Disconnected(self.name(NodeId(host as u32)))),
-            None => Ok(()),
-        }
+        let Some((start, host)) = missing else { return Ok(()) };
+        let start = if of(0).count() == 1 { NodeId(0) } else { start };
+        Err(GraphError::Disconnected(self.name(start), self.name(NodeId(host as u32))))
     }
 }

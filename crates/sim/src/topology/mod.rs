@@ -1,6 +1,6 @@
 //! The network's graph: hosts, switches and cables, and the shapes that the papers use.
 //!
-//! Hosts are the nodes `0..hosts`, switches follow. A host has one cable.
+//! Hosts are the nodes `0..hosts`, switches follow. A host may have several cables, and forwards nothing.
 
 mod direct;
 mod graph;
@@ -9,5 +9,5 @@ mod shapes;
 pub use direct::{Dragonfly, Grid, Rails, Specs};
 pub(crate) use graph::window_end;
 pub use graph::{Graph, LinkId, LinkSpec, MarkBytes};
-pub use shapes::{Clos, dumbbell, leaf_spine, star};
+pub use shapes::{Clos, dumbbell, join_next_leaves, leaf_spine, star};
 pub use tributary_control::quantity::Rate;

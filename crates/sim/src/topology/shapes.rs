@@ -48,6 +48,17 @@ pub fn leaf_spine(
     graph
 }
 
+/// Gives each host of a leaf-spine network `nics` cables: besides that to its leaf, to the next leaves of a group of `nics`.
+pub fn join_next_leaves(graph: &mut Graph, hosts_per_leaf: u32, nics: u32, host: LinkSpec) {
+    for next in 1..nics {
+        for number in 0..graph.hosts() {
+            let leaf = number / hosts_per_leaf;
+            let group = leaf / nics * nics;
+            graph.connect(NodeId(number), graph.switch(group + (leaf - group + next) % nics), host);
+        }
+    }
+}
+
 /// A folded Clos network of three levels: pods of edge and aggregation switches under a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clos {
@@ -123,6 +134,24 @@ mod tests {
         let ports: Vec<u32> =
             links[first[9] as usize..first[10] as usize].iter().map(|&link| graph.ends(link).1.0).collect();
         assert_eq!((graph.ends(LinkId(4)), ports), ((NodeId(2), leaf), vec![2, 3, 12, 13, 14]));
+    }
+
+    #[test]
+    fn hosts_with_two_cables_are_on_both_leaves_of_a_pair() {
+        let short = LinkSpec { delay: Span(1_000), ..SPEC };
+        let mut graph = leaf_spine(4, 1, 2, short, SPEC, Span::ZERO);
+        assert_eq!(graph.lookahead(), Some(SPEC.delay), "hosts are where their switch is");
+        join_next_leaves(&mut graph, 2, 2, short);
+        assert_eq!(graph.check(), Ok(()));
+        assert_eq!(degrees(&graph), [2, 2, 2, 2, 2, 2, 2, 2, 5, 5, 5, 5, 4]);
+        let leaves = |host: u32| -> Vec<NodeId> {
+            let (first, links) = graph.ports();
+            let own = first[host as usize] as usize..first[host as usize + 1] as usize;
+            links[own].iter().map(|&link| graph.ends(link).1).collect()
+        };
+        assert_eq!(leaves(1), [0, 1].map(|leaf| graph.switch(leaf)));
+        assert_eq!(leaves(6), [3, 2].map(|leaf| graph.switch(leaf)));
+        assert_eq!(graph.lookahead(), Some(short.delay), "a packet for the second leaf may cross");
     }
 
     #[test]

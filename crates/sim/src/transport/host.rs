@@ -233,7 +233,18 @@ impl TransportHost {
     /// The next packet, whose header is written to the beginning of `buf`; only flows with telemetry need all of
     /// [`LONGEST_HEADER`].
     pub fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Outgoing> {
-        if let Some(Answer { to, segment, records }) = self.acks.pop_front() {
+        self.poll_transmit_where(now, buf, |_, _, _| true)
+    }
+
+    /// The same, of flows that may send now, by their other end, number and lane. A call that says yes to a flow is the last.
+    pub fn poll_transmit_where(
+        &mut self,
+        now: Time,
+        buf: &mut [u8],
+        mut may: impl FnMut(NodeId, u32, u8) -> bool,
+    ) -> Option<Outgoing> {
+        let answer = self.acks.iter().position(|answer| may(answer.to, answer.segment.flow, 0));
+        if let Some(Answer { to, segment, records }) = answer.and_then(|answer| self.acks.remove(answer)) {
             segment.write(buf);
             let (header_len, wire_len) = write_records(buf, records.as_deref());
             let (flow, wire_len) = (segment.flow, BEYOND_UDP + wire_len);
@@ -252,6 +263,8 @@ impl TransportHost {
             self.paced.pop_first();
             self.ready.push_back(number);
         }
+        let mut waiting = Vec::new();
+        let mut outgoing = None;
         while let Some(number) = self.ready.pop_front() {
             let Some(sender) = &mut self.senders[number as usize] else { continue };
             if sender.next_send() > now {
@@ -260,6 +273,11 @@ impl TransportHost {
             }
             sender.ready = false;
             if !sender.may_send() {
+                continue;
+            }
+            if !may(sender.to, number, sender.lane) {
+                sender.ready = true;
+                waiting.push(number);
                 continue;
             }
             let segment = sender.transmit(now);
@@ -271,9 +289,11 @@ impl TransportHost {
             let wire_len = BEYOND_UDP + usize::from(bytes) + records;
             let priority = self.settings[usize::from(self.started[number as usize].class)].priority;
             let ecn = Ecn::Capable;
-            return Some(Outgoing { to, flow: number, header_len, wire_len, ecn, lane, takes_records, priority });
+            outgoing = Some(Outgoing { to, flow: number, header_len, wire_len, ecn, lane, takes_records, priority });
+            break;
         }
-        None
+        waiting.into_iter().rev().for_each(|number| self.ready.push_front(number));
+        outgoing
     }
 
     /// When the rate of a flow allows its next packet, if only that keeps it from sending.

@@ -75,7 +75,7 @@ impl Simulation {
     /// The drain rule of `contract::host`: transmit while the NIC takes packets, then events, then the timeout.
     pub(crate) fn drain(&mut self, endpoint: EndpointId) {
         let host = self.traffic.endpoints[endpoint.0 as usize].host;
-        self.hosts[host.index()].fill_nic(&mut self.fabric, &mut self.traffic);
+        self.hosts[host.index()].fill_nic(&mut self.fabric, &self.table, &mut self.traffic);
         self.poll_events(endpoint);
         self.rearm(host);
     }

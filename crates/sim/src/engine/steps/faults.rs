@@ -41,6 +41,7 @@ impl Simulation {
             Action::Reroute => {
                 let fabric = &self.fabric;
                 self.table = Table::new(&self.graph, |link| !fabric.link(link).down);
+                self.feed_hosts_with_several_nics();
             }
             Action::ScheduleJobs => self.schedule_jobs(),
             Action::FailJob(job) => self.fail_job(job),
@@ -54,6 +55,15 @@ impl Simulation {
             let (from, _) = self.graph.ends(link);
             if from.index() < self.hosts.len() && self.fabric.owns(from) {
                 self.feed(from);
+            }
+        }
+    }
+
+    /// Packets that wait for a NIC may take others now.
+    fn feed_hosts_with_several_nics(&mut self) {
+        for host in (0..self.graph.hosts()).map(NodeId) {
+            if self.hosts[host.index()].nics.is_some() && self.fabric.owns(host) {
+                self.feed(host);
             }
         }
     }
@@ -88,7 +98,7 @@ impl Simulation {
             return self.reinstall(switch);
         }
         let host = &mut self.hosts[node.index()];
-        self.open -= host.silence();
+        self.open -= host.silence(&mut self.fabric);
         for endpoint in host.endpoints.clone() {
             self.traffic.endpoints[endpoint.0 as usize].silence();
             self.finish_endpoint(endpoint);
@@ -142,7 +152,8 @@ impl Simulation {
         }
         match job.plan.protocol.placement {
             Placement::Trees => self.tree_loss(index, action).map(|what| (what, None)),
-            Placement::Hosts | Placement::EveryHop => self.cut_off_member(job, action),
+            Placement::Hosts => self.cut_off_member(job, action, false),
+            Placement::EveryHop => self.cut_off_member(job, action, true),
         }
     }
 
@@ -171,11 +182,12 @@ impl Simulation {
         }
     }
 
-    /// What broke, and the first member that can no longer be reached from the first remaining member.
-    fn cut_off_member(&self, job: &Job, action: Action) -> Option<(String, Option<String>)> {
+    /// What broke, and the first member that can no longer be reached from the first remaining member, perhaps only by hosts'
+    /// first cables.
+    fn cut_off_member(&self, job: &Job, action: Action, by_first: bool) -> Option<(String, Option<String>)> {
         let mut left = job.members.iter().filter(|member| !self.lost.nodes.contains(member));
         let first = *left.next()?;
-        let reached = self.reachable_from(first);
+        let reached = self.reachable_from(first, by_first);
         let lost = left.find(|member| !reached[member.index()])?;
         let name = |node| self.graph.name(node);
         let what = match action {
@@ -189,18 +201,24 @@ impl Simulation {
         Some((what, Some(format!("no path leads from {} to {}", name(first), name(*lost)))))
     }
 
-    /// For each node, whether a path leads there over what is left.
-    fn reachable_from(&self, first: NodeId) -> Vec<bool> {
+    /// For each node, whether a path leads there over what is left, perhaps only by hosts' first cables.
+    fn reachable_from(&self, first: NodeId, by_first: bool) -> Vec<bool> {
         let mut reached = vec![false; self.graph.nodes()];
         reached[first.index()] = true;
         let mut open = vec![first];
+        let is_second = |link: LinkId| {
+            let node = self.graph.ends(link).0;
+            self.graph.switch_index(node).is_none() && self.fabric.port(node, 0) != link
+        };
         while let Some(node) = open.pop() {
-            for port in 0..self.fabric.ports(node).len() as u16 {
-                let link = self.fabric.port(node, port);
+            // Hosts forward nothing.
+            let ends = node != first && self.graph.switch_index(node).is_none();
+            for &link in self.fabric.ports(node).iter().filter(|_| !ends) {
                 let peer = self.graph.ends(link).1;
                 let is_cable = |lost: &LinkId| lost.index() / 2 == link.index() / 2;
                 let lost = self.lost.cables.iter().any(is_cable) || self.lost.nodes.contains(&peer);
-                if !lost && !std::mem::replace(&mut reached[peer.index()], true) {
+                let unused = by_first && (is_second(link) || is_second(link.reverse()));
+                if !(lost || unused) && !std::mem::replace(&mut reached[peer.index()], true) {
                     open.push(peer);
                 }
             }

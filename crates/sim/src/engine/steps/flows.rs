@@ -4,7 +4,8 @@ use tributary_proto::congestion::Algorithm;
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::Span;
 
-use crate::engine::host::{Background, HostCosts, Noise};
+use crate::engine::host::Background;
+use crate::engine::host_delays::{HostCosts, Noise};
 use crate::engine::simulation::Simulation;
 use crate::engine::traffic::FlowId;
 use crate::net::Packet;
@@ -107,17 +108,22 @@ impl Simulation {
         let first = bytes.clamp(1, whole);
         let (packets, last) = (bytes.saturating_sub(first) / whole, bytes.saturating_sub(first) % whole);
         let rest = packets * on_link(whole) + if last > 0 { on_link(last) } else { 0 };
-        let (mut node, mut port, mut time, mut at_slowest) = (from, 0, Span::ZERO, Span::ZERO);
+        // Where hosts have several cables, packets that are sprayed take all ports at once.
+        let is_sprayed = self.settings.balancing[1].goes_by_packet() && self.table.any_has_several_cables();
+        let width = |ports: &[u16]| if is_sprayed { ports.len() as u64 } else { 1 };
+        let (mut node, mut ports) = (from, self.table.first_hops(from, to).0);
+        let (mut time, mut at_slowest) = (Span::ZERO, Span::ZERO);
         loop {
-            let link = self.fabric.port(node, port);
+            let link = self.fabric.port(node, *ports.first()?);
             let (spec, next) = (self.graph.spec(link), self.graph.ends(link).1);
             let head_start = if next == to { Span::ZERO } else { self.fabric.link(link).head_start(on_link(first)) };
             time = time + spec.delay + self.graph.latency(next) + (spec.rate.time_of(on_link(first)) - head_start);
-            at_slowest = at_slowest.max(spec.rate.time_of(rest));
+            let width = if next == to { width(self.table.first_hops(to, from).0) } else { width(ports) };
+            at_slowest = at_slowest.max(spec.rate.time_of(rest / width));
             if next == to {
                 return Some(time + at_slowest);
             }
-            (node, port) = (next, *self.table.next_hops(self.graph.switch_index(next)?, to).0.first()?);
+            (node, ports) = (next, self.table.next_hops(self.graph.switch_index(next)?, to).0);
         }
     }
 
@@ -158,7 +164,7 @@ impl Simulation {
     /// Makes all hosts stop sending and receiving.
     pub fn silence(&mut self) {
         for host in &mut self.hosts {
-            self.open -= host.silence();
+            self.open -= host.silence(&mut self.fabric);
         }
         for endpoint in &mut self.traffic.endpoints {
             endpoint.silence();

@@ -14,7 +14,7 @@ use tributary_proto::contract::values::{FINGERPRINT_LEN, Values};
 
 use crate::engine::custom_op::sum_trees;
 use crate::engine::endpoint::Endpoint;
-use crate::engine::job::Job;
+use crate::engine::job::{FirstHops, Job};
 use crate::engine::program::{Program, SharedProgram};
 use crate::engine::records::{EndpointId, InstallError, JobIndex, JobPlan};
 use crate::engine::simulation::Simulation;
@@ -72,7 +72,10 @@ impl Simulation {
 
     /// True if some host of the job is not next to the root of a tree.
     fn has_levels(&self, plan: &JobPlan) -> bool {
-        let next_to = |root: &u32, host: NodeId| self.table.attachment(host).0 == *root;
+        let next_to = |root: &u32, host: NodeId| match plan.protocol.placement {
+            Placement::EveryHop => self.table.attachment(host).0 == *root,
+            Placement::Trees | Placement::Hosts => self.table.is_next_to(*root, host),
+        };
         plan.roots.iter().any(|root| plan.members.iter().any(|&host| !next_to(root, host)))
     }
 
@@ -86,13 +89,13 @@ impl Simulation {
         let mut trees = Vec::new();
         if plan.protocol.placement == Placement::EveryHop {
             self.check_ports(&plan)?;
+            self.check_first_cables(&plan)?;
             fabric = self.fabric_plan(&plan);
             self.install_shared(&plan, &config, &fabric)?;
         } else if plan.protocol.placement == Placement::Trees {
             trees = self.install_trees(&plan, &config)?;
         }
-        let first_switch = |member: &NodeId| self.graph.switch(self.table.attachment(*member).0);
-        let first_switches = plan.members.iter().map(first_switch).collect();
+        let first_hops = self.first_hops(&plan.members, &trees);
         for (rank, &member) in plan.members.iter().enumerate() {
             let position = |tree: &Tree| TreeLeaf { child: tree.positions[rank].child };
             let rank = Rank(rank as u16);
@@ -110,7 +113,7 @@ impl Simulation {
         let order = (plan.protocol.options.order)(&plan.options);
         let sum_trees =
             plan.custom_op.as_ref().map(|_| sum_trees(order, &trees, config.world_size)).unwrap_or_default();
-        let mut job = Job::new(index, plan, config.key, self.graph.hosts(), first_switches);
+        let mut job = Job::new(index, plan, config.key, self.graph.hosts(), first_hops);
         job.sum_trees = sum_trees;
         self.failures.watch(index, job.plan.custom_op.as_ref().map(|op| op.data));
         self.traffic.jobs.push(job);
@@ -153,7 +156,7 @@ impl Simulation {
                 self.schedule_first(id, &plan);
             }
         }
-        let mut job = Job::new(index, plan, config.key, self.graph.hosts(), Vec::new());
+        let mut job = Job::new(index, plan, config.key, self.graph.hosts(), FirstHops::default());
         job.set_servers(servers);
         self.traffic.jobs.push(job);
         Ok(index)
@@ -175,16 +178,20 @@ impl Simulation {
         Ok(chosen.iter().filter_map(|tree| self.graph.switch_index(tree.root())).collect())
     }
 
-    /// Plans the trees under a job's roots.
-    pub(crate) fn plan_trees(&self, plan: &JobPlan) -> Result<Vec<Tree>, InstallError> {
-        let tree = |&root: &u32| self.network.tree(&plan.members, self.graph.switch(root));
-        let trees: Result<Vec<Tree>, TreeError> = plan.roots.iter().map(tree).collect();
+    /// Plans the trees under a job's roots. Trees take their turns at the cables of hosts that have several.
+    pub(crate) fn plan_trees(&self, index: JobIndex, plan: &JobPlan) -> Result<Vec<Tree>, InstallError> {
+        let by_first = plan.protocol.placement == Placement::EveryHop && self.table.any_has_several_cables();
+        let network = if by_first { &self.network.by_first_cables() } else { &self.network };
+        let first = usize::from(index.0) * plan.roots.len();
+        let of_root = |&root: &u32| self.graph.switch(root);
+        let tree = |(turn, root)| network.tree_in_turn(&plan.members, root, turn);
+        let trees: Result<Vec<Tree>, TreeError> = (first..).zip(plan.roots.iter().map(of_root)).map(tree).collect();
         trees.map_err(|error| InstallError::Tree(plan.name.clone(), error))
     }
 
     /// Installs the job's machines in switches.
     fn install_trees(&mut self, plan: &JobPlan, config: &JobConfig) -> Result<Vec<Tree>, InstallError> {
-        let trees = self.plan_trees(plan)?;
+        let trees = self.plan_trees(JobIndex(config.job.0 - 1), plan)?;
         let most = trees.iter().flat_map(|tree| &tree.switches).map(|switch| switch.children.len()).max();
         if let Some(children) = most.filter(|&children| children > MAX_CHILDREN) {
             return Err(InstallError::TooManyChildren(plan.name.clone(), children));
@@ -206,6 +213,40 @@ impl Simulation {
             ports if ports > PortSet::CAPACITY => Err(InstallError::Ports(plan.name.clone(), ports)),
             _ => Ok(()),
         }
+    }
+
+    /// Checks that packets that use the first cables of hosts reach each other.
+    fn check_first_cables(&self, plan: &JobPlan) -> Result<(), InstallError> {
+        let first = |host: NodeId| self.table.attachment(host).0;
+        let (from, several) = (plan.members[0], self.table.any_has_several_cables());
+        let is_out_of_reach = |to: &&NodeId| {
+            let there = first(**to);
+            there != first(from) && self.table.next_hops(first(from), self.graph.switch(there)).0.is_empty()
+        };
+        let (name, protocol) = (&plan.name, plan.protocol.name);
+        match plan.members.iter().filter(|_| several).find(is_out_of_reach) {
+            Some(&to) => Err(InstallError::FirstCables { name: name.clone(), protocol, from, to }),
+            None => Ok(()),
+        }
+    }
+
+    /// How a job's members send to switches: into their trees, by the cables that these take.
+    fn first_hops(&self, members: &[NodeId], trees: &[Tree]) -> FirstHops {
+        if trees.is_empty() || !members.iter().any(|&member| self.table.has_several_cables(member)) {
+            let switch = |&member: &NodeId| self.graph.switch(self.table.attachment(member).0);
+            return FirstHops { switches: members.iter().map(switch).collect(), nics: Vec::new() };
+        }
+        let mut hops = FirstHops::default();
+        for tree in trees {
+            for (member, position) in members.iter().zip(&tree.positions) {
+                let children = &tree.switch(position.switch).expect("a switch of the tree").children;
+                let up = self.fabric.port(position.switch, children[position.child.index()].port.0).reverse();
+                let nic = self.fabric.ports(*member).iter().position(|&link| link == up).expect("the host's cable");
+                hops.switches.push(position.switch);
+                hops.nics.push(nic as u16);
+            }
+        }
+        hops
     }
 
     fn install_switch(&mut self, plan: &JobPlan, config: &JobConfig, tree: TreeId, planned: &TreeSwitch) {
@@ -273,7 +314,9 @@ impl Simulation {
         self.open += u64::from(endpoint.open && self.fabric.owns(endpoint.host));
         let host = &mut self.hosts[endpoint.host.index()];
         if host.endpoints.is_empty() {
-            self.first_endpoint[host.uplink.reverse().index()] = self.traffic.endpoints.len() as u32;
+            for link in self.fabric.ports(host.node) {
+                self.first_endpoint[link.reverse().index()] = self.traffic.endpoints.len() as u32;
+            }
         }
         host.endpoints.push(EndpointId(self.traffic.endpoints.len() as u32));
         self.traffic.endpoints.push(endpoint);
@@ -287,7 +330,7 @@ impl Simulation {
         job: &JobConfig,
         fabric: &FabricPlan,
     ) -> Result<(), InstallError> {
-        let trees = self.plan_trees(plan)?;
+        let trees = self.plan_trees(JobIndex(job.job.0 - 1), plan)?;
         self.programs.shared.push(SharedProgram {
             protocol: plan.protocol,
             job: job.clone(),

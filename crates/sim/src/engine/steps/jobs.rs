@@ -152,7 +152,7 @@ impl Simulation {
         match job.plan.protocol.placement {
             Placement::Hosts => {}
             Placement::Trees => {
-                let trees = self.plan_trees(&job.plan).unwrap_or_default();
+                let trees = self.plan_trees(index, &job.plan).unwrap_or_default();
                 self.network.take_load(&trees, RATE);
                 let (programs, switches) = (&mut self.programs.trees, &mut self.switches);
                 for program in programs.iter_mut().filter(|program| program.job() == index) {

@@ -50,7 +50,7 @@ impl Simulation {
         if plan.protocol.placement != Placement::Trees {
             return Ok(());
         }
-        let trees = self.plan_trees(plan)?;
+        let trees = self.plan_trees(self.traffic.jobs.next_index(), plan)?;
         let Some(memory) = memory else { return Ok(()) };
         let config = self.job_config(self.traffic.jobs.next_index(), plan, trees.len());
         let planned: Vec<&TreeSwitch> = trees.iter().flat_map(|tree| &tree.switches).collect();

@@ -9,6 +9,7 @@ mod install;
 mod jobs;
 mod measure;
 mod memory;
+mod nics;
 mod partition;
 mod step_graph;
 

@@ -139,6 +139,13 @@ impl Fabric {
         this
     }
 
+    /// Takes back the number of the last packet that a node has made, which is not sent yet: packets are numbered as they are
+    /// sent.
+    pub fn take_back_serial(&mut self, node: NodeId) {
+        let serial = &mut self.serials[node.index()];
+        *serial = serial.wrapping_sub(1);
+    }
+
     /// The outgoing links of a node, by port.
     #[inline]
     pub fn ports(&self, node: NodeId) -> &[LinkId] {

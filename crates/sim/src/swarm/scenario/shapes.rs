@@ -26,7 +26,7 @@ impl Draw {
             }
             2 => {
                 let [leaves, spines, hosts_per_leaf] = [4, 3, 4].map(|most| self.between(1, most) as u32);
-                network.leaf_spine = Some(LeafSpineShape { leaves, spines, hosts_per_leaf });
+                network.leaf_spine = Some(LeafSpineShape { leaves, spines, hosts_per_leaf, nics: 1 });
                 (leaves * hosts_per_leaf, leaves + spines)
             }
             3 => {
@@ -64,6 +64,24 @@ impl Draw {
         }
         network.graph = Some(GraphShape { hosts, switches, links });
         (hosts, switches)
+    }
+
+    /// In some scenarios, gives hosts more cables, if the shape has hosts with several.
+    pub(super) fn add_nics(&mut self, network: &mut Network) {
+        if !self.0.chance(0.3) {
+            return;
+        }
+        if let Some(shape) = network.leaf_spine.as_mut().filter(|shape| shape.leaves % 2 == 0) {
+            shape.nics = 2;
+        }
+        if let Some(shape) = &mut network.graph {
+            for host in 0..shape.hosts {
+                for _ in 0..self.0.below(3) {
+                    let between = [NodeName::Host(host), NodeName::Switch(self.0.below(shape.switches))];
+                    shape.links.push(GraphLink { between, rate: None, delay: None, queue: None, mark_above: None });
+                }
+            }
+        }
     }
 
     /// In some scenarios, a shape whose switches all have hosts in place of the one that was drawn, or rails; its hosts and
