@@ -30,19 +30,15 @@ pub struct Call(TcpStream);
 
 /// Posts a body to another switch; `headers` are names and values without line breaks.
 pub async fn post(to: SocketAddr, path: &str, body: &[u8], headers: &[(&str, &str)]) -> io::Result<Call> {
-    send("POST", to, path, body, headers).await
+    send(CONNECT, "POST", to, path, body, headers).await
 }
 
 /// Asks another switch for something.
 pub async fn get(to: SocketAddr, path: &str, headers: &[(&str, &str)]) -> io::Result<Call> {
-    send("GET", to, path, &[], headers).await
+    send(CONNECT, "GET", to, path, &[], headers).await
 }
 
-async fn send(method: &str, to: SocketAddr, path: &str, body: &[u8], headers: &[(&str, &str)]) -> io::Result<Call> {
-    send_within(CONNECT, method, to, path, body, headers).await
-}
-
-async fn send_within(
+async fn send(
     connect: Duration,
     method: &str,
     to: SocketAddr,
@@ -77,7 +73,7 @@ impl Calls {
 
     /// Posts a body, and waits for the answer without a limit.
     pub async fn post(&mut self, path: &str, body: &[u8], headers: &[(&str, &str)]) -> io::Result<Answer> {
-        let call = send_within(CONNECT_AMID_LOSS, "POST", self.to, path, body, headers).await?;
+        let call = send(CONNECT_AMID_LOSS, "POST", self.to, path, body, headers).await?;
         self.last = None;
         let (answer, stream) = call.answer_and_stay().await?;
         self.last = Some(stream);
