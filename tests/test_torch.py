@@ -225,6 +225,15 @@ def test_a_pytorch_that_is_too_old_is_refused_with_a_sentence() -> None:
     assert "ImportError: tributary.torch needs PyTorch 2.14 or newer, and this is" in ran.stderr
 
 
+def test_a_program_that_imports_the_package_has_no_entry_points_read() -> None:
+    words = (
+        "import importlib.metadata, tributary.torch, torch.distributed as dist; importlib.metadata.entry_points = None"
+    )
+    check = "dist.Backend._ensure_backend_registered('tributary'); print(dist.Backend.TRIBUTARY)"
+    ran = subprocess.run([sys.executable, "-c", f"{words}; {check}"], capture_output=True, text=True, timeout=60)
+    assert ran.stdout == "tributary\n", ran.stderr
+
+
 def test_a_subgroup_takes_its_parents_timeout() -> None:
     from datetime import timedelta
 
