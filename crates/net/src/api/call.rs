@@ -62,7 +62,7 @@ async fn send(
 /// connect: it shows that the caller is there also between two calls.
 pub struct Calls {
     to: SocketAddr,
-    last: Option<TcpStream>,
+    last: Option<Call>,
 }
 
 impl Calls {
@@ -71,12 +71,18 @@ impl Calls {
         Calls { to, last: None }
     }
 
-    /// Posts a body, and waits for the answer without a limit.
-    pub async fn post(&mut self, path: &str, body: &[u8], headers: &[(&str, &str)]) -> io::Result<Answer> {
+    /// Posts a body. The connection of the call before ends then, also if its answer is outstanding.
+    pub async fn begin(&mut self, path: &str, body: &[u8], headers: &[(&str, &str)]) -> io::Result<&mut Call> {
         let call = send(CONNECT_AMID_LOSS, "POST", self.to, path, body, headers).await?;
-        self.last = None;
-        let (answer, stream) = call.answer_and_stay().await?;
-        self.last = Some(stream);
+        Ok(self.last.insert(call))
+    }
+
+    /// Posts a body, and waits for the answer without a limit. A caller that drops the future closes the connection.
+    pub async fn post(&mut self, path: &str, body: &[u8], headers: &[(&str, &str)]) -> io::Result<Answer> {
+        self.begin(path, body, headers).await?;
+        let mut call = self.last.take().expect("it has begun");
+        let answer = call.answer().await?;
+        self.last = Some(call);
         Ok(answer)
     }
 }
@@ -100,17 +106,11 @@ fn head_len(bytes: &[u8]) -> Option<usize> {
 }
 
 impl Call {
-    /// Waits for the answer without a limit.
-    pub async fn answer(self) -> io::Result<Answer> {
-        self.answer_and_stay().await.map(|(answer, _)| answer)
-    }
-
-    /// Waits for the answer; our end of the connection stays open until the returned stream is dropped.
-    pub async fn answer_and_stay(mut self) -> io::Result<(Answer, TcpStream)> {
+    /// Waits for the answer without a limit. Our end of the connection stays open until the call is dropped.
+    pub async fn answer(&mut self) -> io::Result<Answer> {
         let mut bytes = Vec::new();
         (&mut self.0).take(MAX_ANSWER).read_to_end(&mut bytes).await?;
-        let from = self.0.peer_addr()?;
-        Ok((checked(&bytes, from)?, self.0))
+        checked(&bytes, self.0.peer_addr()?)
     }
 }
 
