@@ -10,7 +10,8 @@ use tokio::net::TcpStream;
 
 use crate::api::version::{API_VERSION, HEADER, refuse_answer};
 
-/// The time in which the other switch must accept the connection.
+/// The time in which the other switch must accept the connection. A worker counts the calls that its switch could not
+/// forward, so each of them must fail soon.
 const CONNECT: Duration = Duration::from_secs(1);
 /// The same where a loss means nothing: the kernel asks again after a second, and once more after two.
 const CONNECT_AMID_LOSS: Duration = Duration::from_secs(5);
