@@ -6,7 +6,9 @@ import json
 import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
+from datetime import timedelta
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -21,8 +23,12 @@ from program import Daemon
 from torch_groups import data
 from torch_program import kill_in_the_middle
 from tributary._core import cuts
+from tributary.errors import CollectiveTimeoutError
 from tributary.torch import Options
+from tributary.torch.agreement import Agreement
+from tributary.torch.claims import Claim
 from tributary.torch.ledger import Ledger
+from tributary.torch.network import Network
 from tributary.torch.options import TORCH_DEFAULT, effective_timeout
 from tributary.torch.tensors import landing, source_of
 
@@ -154,6 +160,26 @@ def test_a_rank_that_does_not_come_to_the_host_path_is_named(ranks: Ranks, meet:
         assert kind == "CollectiveTimeoutError", sentence
         assert sentence.startswith("all_reduce 2 of group 0 timed out, after a timeout of 2 s")
         assert "rank 2" in sentence
+        assert "sum of" not in sentence, "the caller knows the operation, and not the sum of its words"
+
+
+def test_people_learn_of_no_sum_that_they_have_not_started() -> None:
+    class Silent:
+        def all_reduce(self, *_: object) -> list[object]:
+            return [self]
+
+        def go_on(self) -> None:
+            pass
+
+        def wait(self, _: float | None) -> bool:
+            raise CollectiveTimeoutError("job x: sum of 3 i32 elements: rank 2 did not contribute in time", [2])
+
+    agreement = Agreement(Claim("all_gather"), 0, 3)
+    agreement.start(cast(Network, Silent()), None, "all_gather 1 of group 0", 2.0, {}, lambda: None)
+    with pytest.raises(CollectiveTimeoutError) as failed:
+        agreement.wait(timedelta(0))
+    after = "all_gather 1 of group 0 timed out, after a timeout of 2 s"
+    assert failed.value.args[0] == f"{after}: job x: rank 2 did not contribute in time"
 
 
 F32, F64 = ("all_reduce", "float32", "SUM"), ("all_reduce", "float64", "SUM")
@@ -225,9 +251,16 @@ def test_a_pytorch_that_is_too_old_is_refused_with_a_sentence() -> None:
     assert "ImportError: tributary.torch needs PyTorch 2.14 or newer, and this is" in ran.stderr
 
 
-def test_a_subgroup_takes_its_parents_timeout() -> None:
-    from datetime import timedelta
+def test_a_program_that_imports_the_package_has_no_entry_points_read() -> None:
+    words = (
+        "import importlib.metadata, tributary.torch, torch.distributed as dist; importlib.metadata.entry_points = None"
+    )
+    check = "dist.Backend._ensure_backend_registered('tributary'); print(dist.Backend.TRIBUTARY)"
+    ran = subprocess.run([sys.executable, "-c", f"{words}; {check}"], capture_output=True, text=True, timeout=60)
+    assert ran.stdout == "tributary\n", ran.stderr
 
+
+def test_a_subgroup_takes_its_parents_timeout() -> None:
     seven, options = timedelta(seconds=7), Options(timeout=5)
     assert effective_timeout(seven, options, None) == seven
     assert effective_timeout(TORCH_DEFAULT, Options(), seven) == seven

@@ -46,6 +46,10 @@ def test_a_send_of_a_group_without_a_host_path_waits_for_no_rank_but_its_own(ran
     assert ranks(torch_rank_leaving.sends_before_others_receive, 3, meet) == [[], [7.0, 8.0], [9.0]]
 
 
+def test_a_receive_from_any_rank_of_all_waits_for_none_that_only_sums(ranks: Ranks, meet: str) -> None:
+    assert ranks(torch_rank_leaving.receives_from_any_while_others_only_sum, 3, meet) == [[1, 7.0], [], []]
+
+
 def test_a_receive_from_a_rank_that_never_comes_says_so(ranks: Ranks, meet: str) -> None:
     sentence = ranks(torch_rank_leaving.receives_from_a_rank_that_never_comes, 2, meet)[0]
     assert sentence.startswith("recv 1 of group ")

@@ -114,6 +114,20 @@ def sends_before_others_receive(rank: int, size: int, meet: str) -> list[float]:
     return received
 
 
+def receives_from_any_while_others_only_sum(rank: int, size: int, meet: str) -> list[float]:
+    """What the first rank of a default group receives from any; the last one uses no host path before it sums."""
+    group_of_all(rank, size, meet)
+    received: list[float] = []
+    if rank == 0:
+        source = dist.recv(tensor := torch.zeros(1))
+        received = [source, *tensor.tolist()]
+    elif rank == 1:
+        dist.send(torch.tensor([7.0]), 0)
+    dist.all_reduce(torch.ones(1))
+    dist.destroy_process_group()
+    return received
+
+
 def receives_from_a_rank_that_never_comes(rank: int, size: int, meet: str) -> str:
     """The error of a receive in a group whose other rank begins nothing on the host path."""
     group_of_all(rank, size, meet)

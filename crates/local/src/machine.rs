@@ -295,5 +295,5 @@ fn agree(layout: &Layout, names: &[u16], number: u32) -> Result<(), LocalError> 
         format!("{} {} {operation}", named(ranks), if ranks.len() == 1 { "brings" } else { "bring" })
     };
     let all = camps.iter().map(bring).collect::<Vec<_>>().join("; ");
-    Err(LocalError::Mismatch { sentence: format!("ranks disagree in collective {number}: {all}"), brought })
+    Err(LocalError::Mismatch { sentence: format!("ranks disagree: {all}"), brought })
 }

@@ -51,3 +51,5 @@ __all__ = [
     "topk_hook",
     "write_flight_record",
 ]
+
+register()

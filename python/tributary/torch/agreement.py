@@ -15,7 +15,7 @@ from datetime import timedelta
 
 import torch
 
-from tributary.errors import MismatchError, TributaryError
+from tributary.errors import CollectiveError, MismatchError, TributaryError
 from tributary.torch.claims import Claim
 from tributary.torch.network import Network
 from tributary.torch.transit import Everyones, Hint, Hints, StillRunningError, Transit
@@ -59,10 +59,14 @@ class Agreement:
         def submit(way: Network, sums: torch.Tensor) -> Transit:
             pending = way.all_reduce(sums, sums, "sum", timeout)
             way.go_on()
-            return Transit(title, pending, timeout, hints, everyones)
+            return Transit(title, pending, timeout, {**hints, CollectiveError: self._without_sum}, everyones)
 
         self._transits = [submit(network, sums) for sums in (self._words, self._balance) if sums is not None]
         self._beside = None if beside is None else submit(beside, self._words.clone())
+
+    def _without_sum(self, error: Exception, sentence: str) -> str:
+        """The sentence of a sum that has failed, for people who know the operation and not the sum."""
+        return sentence.replace(f"sum of {len(self._words)} {_WORD} elements: ", "", 1)
 
     def is_done(self) -> bool:
         """Whether it has ended, successfully or not."""

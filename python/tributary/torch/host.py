@@ -1,6 +1,8 @@
 """The host path: PyTorch's own Gloo, for operations that the network cannot sum or that only move data.
 
-A Gloo group holds four descriptors and two threads, so a group of some ranks has none before an operation needs it.
+A Gloo group holds four descriptors and two threads, so a group of some ranks has none before an operation needs it. The
+group of all ranks has one from the start: Gloo connects to all ranks before it receives from any, also to those that
+begin nothing on the host path.
 """
 
 from __future__ import annotations

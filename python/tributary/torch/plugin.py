@@ -30,6 +30,8 @@ _DEVICES = ("cpu", "cuda")
 
 def _create(opts: Any, pg_options: object | None) -> TributaryBackend | ElasticGroup:
     """Make a new group; PyTorch calls this."""
+    work_patch.apply()
+    _log_to_stderr()
     try:
         options = _options(pg_options)
     except Exception as error:
@@ -48,6 +50,14 @@ def _create(opts: Any, pg_options: object | None) -> TributaryBackend | ElasticG
         opts.enable_reconfigure,
     )
     return ElasticGroup(opts.store, backend, _DEVICES) if opts.enable_reconfigure else backend
+
+
+def _log_to_stderr() -> None:
+    """Show what the backend logs, unless the program has said where logs go."""
+    if not log.hasHandlers():
+        log.addHandler(logging.StreamHandler(sys.stderr))
+        log.handlers[0].setFormatter(logging.Formatter("tributary: %(message)s"))
+        log.setLevel(logging.INFO)
 
 
 def _group(
@@ -128,14 +138,12 @@ def _end(name: str, orderly: bool) -> None:
 
 
 def register() -> None:
-    """Make the backend known to PyTorch, which calls this through the entry point. Calling it again has no effect."""
+    """Make the backend known to PyTorch, which calls this through the entry point. Calling it again has no effect.
+
+    The import of the package calls it, too: PyTorch reads the entry points of all that is installed to find a backend.
+    """
     if hasattr(dist.Backend, NAME.upper()):
         return
-    work_patch.apply()
-    if not log.hasHandlers():
-        log.addHandler(logging.StreamHandler(sys.stderr))
-        log.handlers[0].setFormatter(logging.Formatter("tributary: %(message)s"))
-        log.setLevel(logging.INFO)
     dist.Backend.register_backend(NAME, _create, extended_api=True, devices=list(_DEVICES))
     atexit.register(_leave_all)
 

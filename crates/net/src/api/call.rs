@@ -10,7 +10,8 @@ use tokio::net::TcpStream;
 
 use crate::api::version::{API_VERSION, HEADER, refuse_answer};
 
-/// The time in which the other switch must accept the connection.
+/// The time in which the other switch must accept the connection. A worker counts the calls that its switch could not
+/// forward, so each of them must fail soon.
 const CONNECT: Duration = Duration::from_secs(1);
 /// The same where a loss means nothing: the kernel asks again after a second, and once more after two.
 const CONNECT_AMID_LOSS: Duration = Duration::from_secs(5);
@@ -30,19 +31,15 @@ pub struct Call(TcpStream);
 
 /// Posts a body to another switch; `headers` are names and values without line breaks.
 pub async fn post(to: SocketAddr, path: &str, body: &[u8], headers: &[(&str, &str)]) -> io::Result<Call> {
-    send("POST", to, path, body, headers).await
+    send(CONNECT, "POST", to, path, body, headers).await
 }
 
 /// Asks another switch for something.
 pub async fn get(to: SocketAddr, path: &str, headers: &[(&str, &str)]) -> io::Result<Call> {
-    send("GET", to, path, &[], headers).await
+    send(CONNECT, "GET", to, path, &[], headers).await
 }
 
-async fn send(method: &str, to: SocketAddr, path: &str, body: &[u8], headers: &[(&str, &str)]) -> io::Result<Call> {
-    send_within(CONNECT, method, to, path, body, headers).await
-}
-
-async fn send_within(
+async fn send(
     connect: Duration,
     method: &str,
     to: SocketAddr,
@@ -66,7 +63,7 @@ async fn send_within(
 /// connect: it shows that the caller is there also between two calls.
 pub struct Calls {
     to: SocketAddr,
-    last: Option<TcpStream>,
+    last: Option<Call>,
 }
 
 impl Calls {
@@ -75,12 +72,18 @@ impl Calls {
         Calls { to, last: None }
     }
 
-    /// Posts a body, and waits for the answer without a limit.
+    /// Posts a body. The connection of the call before ends then, also if its answer is outstanding.
+    pub async fn begin(&mut self, path: &str, body: &[u8], headers: &[(&str, &str)]) -> io::Result<&mut Call> {
+        let call = send(CONNECT_AMID_LOSS, "POST", self.to, path, body, headers).await?;
+        Ok(self.last.insert(call))
+    }
+
+    /// Posts a body, and waits for the answer without a limit. A caller that drops the future closes the connection.
     pub async fn post(&mut self, path: &str, body: &[u8], headers: &[(&str, &str)]) -> io::Result<Answer> {
-        let call = send_within(CONNECT_AMID_LOSS, "POST", self.to, path, body, headers).await?;
-        self.last = None;
-        let (answer, stream) = call.answer_and_stay().await?;
-        self.last = Some(stream);
+        self.begin(path, body, headers).await?;
+        let mut call = self.last.take().expect("it has begun");
+        let answer = call.answer().await?;
+        self.last = Some(call);
         Ok(answer)
     }
 }
@@ -104,17 +107,11 @@ fn head_len(bytes: &[u8]) -> Option<usize> {
 }
 
 impl Call {
-    /// Waits for the answer without a limit.
-    pub async fn answer(self) -> io::Result<Answer> {
-        self.answer_and_stay().await.map(|(answer, _)| answer)
-    }
-
-    /// Waits for the answer; our end of the connection stays open until the returned stream is dropped.
-    pub async fn answer_and_stay(mut self) -> io::Result<(Answer, TcpStream)> {
+    /// Waits for the answer without a limit. Our end of the connection stays open until the call is dropped.
+    pub async fn answer(&mut self) -> io::Result<Answer> {
         let mut bytes = Vec::new();
         (&mut self.0).take(MAX_ANSWER).read_to_end(&mut bytes).await?;
-        let from = self.0.peer_addr()?;
-        Ok((checked(&bytes, from)?, self.0))
+        checked(&bytes, self.0.peer_addr()?)
     }
 }
 

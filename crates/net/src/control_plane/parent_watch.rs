@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tributary_control::{Control, Departed, Plan};
 use tributary_proto::contract::ids::{JobId, JobKey};
 
-use crate::api::call;
+use crate::api::call::Calls;
 use crate::api::{ErrorBody, GoneMembers, SwitchWatchBody, hex};
 use crate::client::Token;
 
@@ -121,6 +121,7 @@ struct WatchTask {
 
 impl WatchTask {
     async fn run(self, mut body: SwitchWatchBody, mut below: watch::Receiver<Below>) {
+        let mut calls = Calls::new(self.parent);
         loop {
             {
                 let (gone, broken) = &*below.borrow_and_update();
@@ -138,7 +139,7 @@ impl WatchTask {
                     }
                     continue;
                 }
-                answer = tokio::time::timeout(WATCH, self.request(&body)) => answer,
+                answer = tokio::time::timeout(WATCH, self.request(&mut calls, &body)) => answer,
             };
             match answer {
                 Ok(Ok(Ok(GoneMembers { broken: Some(sentence), .. }))) => {
@@ -166,10 +167,14 @@ impl WatchTask {
         }
     }
 
-    async fn request(&self, body: &SwitchWatchBody) -> std::io::Result<Result<GoneMembers, ErrorBody>> {
+    async fn request(
+        &self,
+        calls: &mut Calls,
+        body: &SwitchWatchBody,
+    ) -> std::io::Result<Result<GoneMembers, ErrorBody>> {
         let bytes = serde_json::to_vec(body)?;
         let headers: Vec<_> = self.token.iter().map(|token| ("Authorization", token.header())).collect();
-        let call = call::post(self.parent, &self.path, &bytes, &headers).await?;
+        let call = calls.begin(&self.path, &bytes, &headers).await?;
         self.emit(ParentEvent::Connected(true));
         let answer = call.answer().await?;
         Ok(match answer.status {
@@ -181,5 +186,97 @@ impl WatchTask {
     fn emit(&self, events: ParentEvent) {
         // The call fails only if the control plane is gone.
         let _ = self.events.send((self.job, events));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{ErrorKind, Read as _, Write as _};
+    use std::net::{Shutdown, TcpStream};
+    use std::thread;
+
+    use socket2::{Domain, Socket, Type};
+    use tokio::runtime;
+    use tokio::sync::mpsc::{self, UnboundedReceiver};
+
+    use super::*;
+    use crate::api::version;
+
+    /// A parent switch, of which the test is the kernel and the control API.
+    struct Parent(Socket);
+
+    impl Parent {
+        fn start() -> (Parent, SocketAddr) {
+            let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+            listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+            listener.listen(0).unwrap();
+            let address = listener.local_addr().unwrap().as_socket().unwrap();
+            (Parent(listener), address)
+        }
+
+        /// Takes the next connection, and its request.
+        fn next_watch(&self) -> TcpStream {
+            let mut stream = TcpStream::from(self.0.accept().unwrap().0);
+            assert!(stream.read(&mut [0; 4096]).unwrap() > 0);
+            stream
+        }
+
+        /// Has the kernel drop the packets that open connections, until the returned one is taken.
+        fn drop_opening_packets(&self) -> TcpStream {
+            TcpStream::connect(self.0.local_addr().unwrap().as_socket().unwrap()).unwrap()
+        }
+    }
+
+    /// Answers that the members which are gone are those that the child knows of.
+    fn answer(watch: &mut TcpStream) {
+        let body = serde_json::to_string(&GoneMembers::default()).unwrap();
+        let head = format!("HTTP/1.1 200 OK\r\n{}: {}", version::HEADER, version::API_VERSION);
+        write!(watch, "{head}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+        watch.shutdown(Shutdown::Write).unwrap();
+    }
+
+    fn assert_open(watch: &mut TcpStream) {
+        watch.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+        assert_eq!(watch.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock, "the child has closed it");
+        watch.set_read_timeout(None).unwrap();
+    }
+
+    fn start(parent: SocketAddr) -> (watch::Sender<Below>, UnboundedReceiver<(JobId, ParentEvent)>) {
+        let (below, news_below) = watch::channel(Below::default());
+        let (events, emitted) = mpsc::unbounded_channel();
+        let body = SwitchWatchBody {
+            job_id: 1,
+            key: hex(7),
+            wid: 0,
+            incarnation: hex(9),
+            below: GoneMembers::default(),
+            gone: GoneMembers::default(),
+        };
+        let path = "/jobs/train/switches/watch".to_owned();
+        let task = WatchTask { parent, token: None, path, job: JobId(1), events };
+        let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        thread::spawn(move || runtime.block_on(task.run(body, news_below)));
+        (below, emitted)
+    }
+
+    /// The connection is the child's sign of life, and it takes the kernel a second to ask again for one.
+    #[test]
+    fn a_child_counts_as_there_while_the_packets_that_open_its_next_watch_are_lost() {
+        let (parent, address) = Parent::start();
+        let (below, mut emitted) = start(address);
+        let mut first = parent.next_watch();
+        let full = parent.drop_opening_packets();
+        answer(&mut first);
+        assert_open(&mut first);
+        drop((full, parent.0.accept().unwrap()));
+        let mut second = parent.next_watch();
+        assert_eq!(first.read(&mut [0]).unwrap(), 0, "the next watch is under way");
+
+        let _full = parent.drop_opening_packets();
+        below.send_replace((Departed::default(), Some("the switch gives up".into())));
+        assert_open(&mut second);
+        while let Ok((_, event)) = emitted.try_recv() {
+            assert!(matches!(event, ParentEvent::Connected(true)), "it counts as cut off");
+        }
     }
 }

@@ -93,8 +93,8 @@ pub struct InFlight {
     pending: BTreeMap<OpId, Call>,
     /// Collectives whose share here is over, and that other cores may still sum.
     elsewhere: VecDeque<Call>,
-    /// The first error.
-    failed: Option<CollectiveError>,
+    /// The first error, and the collective in which others were waited for, if that was under way here.
+    failed: Option<(CollectiveError, Option<Spec>)>,
     /// The number of collectives that were submitted.
     submitted: u64,
     /// The number of elements of completed collectives.
@@ -121,7 +121,12 @@ impl InFlight {
 
     /// Why collectives have failed here, if any has.
     pub fn failed(&self) -> Option<&CollectiveError> {
-        self.failed.as_ref()
+        self.failed.as_ref().map(|(error, _)| error)
+    }
+
+    /// The collective in which others were waited for, if collectives have failed here for this reason.
+    pub fn awaited(&self, error: &CollectiveError) -> Option<Spec> {
+        self.failed.as_ref().filter(|(failed, _)| failed == error)?.1
     }
 
     /// No collective is under way.
@@ -151,7 +156,8 @@ impl InFlight {
             }
             HostEvent::Failed { op, tensor, error } => {
                 drop(tensor);
-                self.failed.get_or_insert_with(|| error.clone());
+                let awaited = || error.awaited_in().and_then(|op| self.pending.get(&op)).map(|call| call.spec);
+                self.failed.get_or_insert_with(|| (error.clone(), awaited()));
                 (op, Err(error))
             }
         };

@@ -164,6 +164,11 @@ impl Engine {
         self.failure_detector.failure_for(error)
     }
 
+    /// The collective in which others were waited for, if collectives have failed here for this reason.
+    pub fn awaited(&self, error: &CollectiveError) -> Option<Spec> {
+        self.in_flight.awaited(error)
+    }
+
     fn give_up_at(&self) -> Option<Time> {
         if self.in_flight.is_empty() { None } else { self.failure_detector.give_up_at() }
     }

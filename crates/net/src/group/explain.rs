@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tributary_proto::contract::host::CollectiveError;
 use tributary_proto::contract::ids::Rank;
 use tributary_proto::contract::packet::Addr;
+use tributary_proto::contract::tensor::Spec;
 
 use super::core::Core;
 use super::driver::{Driver, Identity};
@@ -23,8 +24,13 @@ impl Driver {
         }
         let named = self.named(&cause);
         let sentence = self.explanation.get_or_init(|| {
-            let waited = !matches!(cause, CollectiveError::Mismatch { .. } | CollectiveError::Aborted);
-            waited.then(|| self.name_blocked_paths()).flatten().unwrap_or_else(|| self.name_awaited(&cause, &named))
+            let waited = cause.awaited_in().is_some();
+            let blocked = waited.then(|| self.name_blocked_paths()).flatten();
+            let sentence = blocked.unwrap_or_else(|| self.name_awaited(&cause, &named));
+            match self.awaited(&cause) {
+                Some(spec) => format!("{spec}: {sentence}"),
+                None => sentence,
+            }
         });
         GroupError::Failed { context: self.context(), sentence: sentence.clone(), cause: named }
     }
@@ -62,14 +68,18 @@ impl Driver {
                 Some(addr) => format!("{named}; it is at {addr}: does it run, and do packets reach it?"),
                 None => named.to_string(),
             },
-            CollectiveError::Missing { missing, block, op, .. } if missing.contains(&Rank(*rank)) => {
-                let who = self.who_sums();
-                format!("this rank's packets of block {block} of collective {op} do not reach {who} ({named})")
+            CollectiveError::Missing { missing, .. } if missing.contains(&Rank(*rank)) => {
+                format!("this rank's packets do not reach {} ({named})", self.who_sums())
             }
             CollectiveError::ParentSilent { levels_up, .. } => self.name_switch(named, self.ancestor(*levels_up)),
             CollectiveError::ChildSwitchSilent { ranks, .. } => self.name_switch(named, self.switch_of(ranks)),
             _ => named.to_string(),
         }
+    }
+
+    /// The collective in which others were waited for, as `Mismatch` names it.
+    fn awaited(&self, cause: &CollectiveError) -> Option<Spec> {
+        self.cores.iter().filter_map(|core| core.lock()).find_map(|state| state.engine.awaited(cause))
     }
 
     /// The name of the machines to which this rank's contributions go.

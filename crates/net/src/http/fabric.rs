@@ -1,6 +1,7 @@
 //! What a fabric adds to the control API: requests that a switch forwards to the controller, and the controller's own
 //! requests to the other switches.
 
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -147,8 +148,11 @@ async fn forward_bytes(
     let own = [(SECRET_HEADER, fabric.secret.as_str()), (HOST_HEADER, host.as_str())];
     let headers: Vec<(&str, &str)> = own.into_iter().chain(token).collect();
     // A worker that closes its connection drops this future. That closes our connection, and the controller withdraws the join.
-    let call = async { call::post(control, uri.path(), request, &headers).await?.answer_and_stay().await };
-    match call.await {
+    let answered = async {
+        let mut call = call::post(control, uri.path(), request, &headers).await?;
+        io::Result::Ok((call.answer().await?, call))
+    };
+    match answered.await {
         Ok((answer, connection)) => {
             // As long as the worker keeps the connection of a watch open, our connection to the controller stays open too.
             if uri.path().ends_with("/watch") {

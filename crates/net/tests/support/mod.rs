@@ -9,6 +9,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use tokio::sync::Notify;
 use tributary_control::JobName;
 use tributary_net::client;
 use tributary_net::group::{ConnectOptions, Group};
@@ -144,6 +145,8 @@ pub struct LocalSwitch {
     pub shards: Vec<ShardHandle>,
     state: Mutex<State>,
     changed: Condvar,
+    /// Wakes watches: a job was taken out, or members are gone.
+    departed: Notify,
 }
 
 #[derive(Default)]
@@ -182,7 +185,7 @@ impl LocalSwitch {
         };
         let shards = (0..shards).map(open).collect();
         let state = Mutex::new(State { next_job: 1, ..State::default() });
-        Arc::new(LocalSwitch { shards, state, changed: Condvar::new() })
+        Arc::new(LocalSwitch { shards, state, changed: Condvar::new(), departed: Notify::new() })
     }
 
     pub fn options(&self, job: &str, rank: u16, world_size: u16) -> ConnectOptions {
@@ -241,13 +244,13 @@ impl LocalSwitch {
         let id = state.meetings.remove(job).and_then(|meeting| meeting.answer).expect("a job").job_id;
         state.installed.retain(|&other| other != id);
         self.shards.iter().for_each(|shard| assert!(shard.remove(id).wait().unwrap()));
-        self.changed.notify_all();
+        self.departed.notify_waiters();
     }
 
     /// Tells the members of every job that these are gone.
     pub fn announce(&self, gone: &[Gone]) {
         self.state.lock().unwrap().gone.members = gone.to_vec();
-        self.changed.notify_all();
+        self.departed.notify_waiters();
     }
 }
 
@@ -287,6 +290,8 @@ impl Rendezvous for LocalSwitch {
     fn watch<'a>(&'a self, job: JobId, _key: JobKey, _rank: u16, known: &'a Departed) -> Watching<'a> {
         Box::pin(async move {
             loop {
+                // What departs from here on wakes it, also before it waits.
+                let departed = self.departed.notified();
                 {
                     let state = self.state.lock().unwrap();
                     if !state.installed.contains(&job) {
@@ -296,7 +301,7 @@ impl Rendezvous for LocalSwitch {
                         return Watched::Gone(state.gone.clone());
                     }
                 }
-                tokio::time::sleep(Duration::from_millis(5)).await;
+                departed.await;
             }
         })
     }

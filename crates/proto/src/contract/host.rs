@@ -27,11 +27,12 @@ pub enum SubmitError {
     Broken(CollectiveError),
 }
 
-/// Why a collective failed. The job is broken after that: every later collective fails with the same error.
+/// Why a collective failed. The job is broken after that: every later collective fails with the same error. The sentence
+/// leaves it to the caller to say which collective, in the caller's words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Hash)]
 pub enum CollectiveError {
     /// The switch answers; the contributions of some ranks are missing.
-    #[error("rank {} did not contribute to block {block} of collective {op} in time", list(missing, *others))]
+    #[error("rank {} did not contribute in time", list(missing, *others))]
     Missing {
         /// The ranks that have not contributed, ascending in each rack; if there are very many, the first ones.
         missing: Vec<Rank>,
@@ -46,8 +47,7 @@ pub enum CollectiveError {
     },
     /// A parent switch of this rank's own does not answer; the switches below it do.
     #[error(
-        "the switch {levels_up} level{} above this rank's own has not answered since block {block} of collective {op} \
-         was sent", if *levels_up == 1 { "" } else { "s" }
+        "the switch {levels_up} level{} above this rank's own has not answered", if *levels_up == 1 { "" } else { "s" }
     )]
     ParentSilent {
         /// How many levels above the rank's own switch the silent switch is, at least 1.
@@ -60,9 +60,7 @@ pub enum CollectiveError {
         op: OpId,
     },
     /// The sum waits for a switch in another rack that does not report which ranks it waits for.
-    #[error(
-        "the switch of rank {} has not answered in block {block} of collective {op}", list(ranks, *others)
-    )]
+    #[error("the switch of rank {} has not answered", list(ranks, *others))]
     ChildSwitchSilent {
         /// The ranks below the silent switch, ascending; if there are very many, the first ones.
         ranks: Vec<Rank>,
@@ -76,7 +74,7 @@ pub enum CollectiveError {
         op: OpId,
     },
     /// Nothing came from the switch (its shard `tree`) since the collective's last progress.
-    #[error("the switch (shard {tree}) has not answered since block {block} of collective {op} was sent")]
+    #[error("the switch (shard {tree}) has not answered")]
     SwitchSilent {
         /// The silent shard.
         tree: TreeId,
@@ -86,7 +84,7 @@ pub enum CollectiveError {
         op: OpId,
     },
     /// Nothing came from a server since the collective's last progress.
-    #[error("server {server} has not answered since block {block} of collective {op} was sent")]
+    #[error("server {server} has not answered")]
     ServerSilent {
         /// The silent server.
         server: ServerId,
@@ -96,7 +94,7 @@ pub enum CollectiveError {
         op: OpId,
     },
     /// Nothing came from a peer that the protocol waits for.
-    #[error("rank {worker} has not answered in collective {op}")]
+    #[error("rank {worker} has not answered")]
     PeerSilent {
         /// The silent rank.
         worker: Rank,
@@ -104,7 +102,7 @@ pub enum CollectiveError {
         op: OpId,
     },
     /// Two ranks submitted different collectives.
-    #[error("ranks disagree in collective {op}: rank {a} brings {a_spec}, rank {b} brings {b_spec}")]
+    #[error("ranks disagree: rank {a} brings {a_spec}, rank {b} brings {b_spec}")]
     Mismatch {
         /// One rank.
         a: Rank,
@@ -120,6 +118,21 @@ pub enum CollectiveError {
     /// The driver aborted the collective.
     #[error("the collective was aborted")]
     Aborted,
+}
+
+impl CollectiveError {
+    /// The collective in which ranks or switches were waited for; `None` if they were not.
+    pub fn awaited_in(&self) -> Option<OpId> {
+        match *self {
+            CollectiveError::Missing { op, .. }
+            | CollectiveError::ParentSilent { op, .. }
+            | CollectiveError::ChildSwitchSilent { op, .. }
+            | CollectiveError::SwitchSilent { op, .. }
+            | CollectiveError::ServerSilent { op, .. }
+            | CollectiveError::PeerSilent { op, .. } => Some(op),
+            CollectiveError::Mismatch { .. } | CollectiveError::Aborted => None,
+        }
+    }
 }
 
 fn list(workers: &[Rank], others: u16) -> String {
