@@ -15,7 +15,7 @@ pub(super) fn scale_flip_and_transform<N: Near>(block: &mut [f32], [first, secon
             }
             _ => {
                 flip(run, first, signs as u32);
-                transform_few(run);
+                transform_short(run);
             }
         }
     }
@@ -27,7 +27,7 @@ pub(super) fn scale_flip_and_transform<N: Near>(block: &mut [f32], [first, secon
 pub(super) fn transform<N: Near>(block: &mut [f32]) {
     match block.as_chunks_mut::<NEAR>() {
         (sixteens, []) => sixteens.iter_mut().for_each(|run| N::combine(run, 1.0, 0)),
-        _ => transform_few(block),
+        _ => transform_short(block),
     }
     transform_far(block);
 }
@@ -86,7 +86,7 @@ pub(crate) trait Near {
 
 /// The transform of fewer elements than [`NEAR`].
 #[inline(always)]
-fn transform_few(block: &mut [f32]) {
+fn transform_short(block: &mut [f32]) {
     let mut half = 1;
     while half < block.len() {
         step(block, half);
@@ -94,7 +94,7 @@ fn transform_few(block: &mut [f32]) {
     }
 }
 
-/// One step: elements that are `half` apart become their sum and their difference.
+/// One step: elements at a distance of `half` become their sum and their difference.
 #[inline(always)]
 fn step(block: &mut [f32], half: usize) {
     for two in block.chunks_exact_mut(2 * half) {
@@ -126,17 +126,17 @@ fn transform_far(block: &mut [f32]) {
 /// Elements that move together.
 const LANES: usize = 8;
 
-/// Three steps at once, with a third of the loads and stores: of elements that are `RUN` times [`LANES`] apart, twice and
+/// Three steps at once, with a third of the loads and stores: at distances of `RUN` times [`LANES`] elements, of twice and of
 /// four times as many.
 #[inline(always)]
 fn three_steps<const RUN: usize>(block: &mut [f32]) {
     for runs in block.as_chunks_mut::<LANES>().0.as_chunks_mut::<RUN>().0.as_chunks_mut::<8>().0 {
         for at in 0..RUN {
             let mut elements: [_; 8] = std::array::from_fn(|run| runs[run][at]);
-            for apart in [1, 2, 4] {
-                for low in (0..8).filter(|low| low & apart == 0) {
-                    let (a, b) = (elements[low], elements[low + apart]);
-                    (elements[low], elements[low + apart]) = sum_and_difference(a, b);
+            for distance in [1, 2, 4] {
+                for low in (0..8).filter(|low| low & distance == 0) {
+                    let (a, b) = (elements[low], elements[low + distance]);
+                    (elements[low], elements[low + distance]) = sum_and_difference(a, b);
                 }
             }
             runs.iter_mut().zip(elements).for_each(|(run, elements)| run[at] = elements);
