@@ -74,9 +74,12 @@ def test_results_are_arrays_with_the_columns_of_the_files(tmp_path: Path) -> Non
         "queues": 8,
         "samples": 0,
         "switch_samples": 0,
+        "job_samples": 0,
         "switch_metrics": 2,
         "cores": 0,
         "spans": 0,
+        "pauses": 0,
+        "bottlenecks": 0,
     }
     for name, table in tables.items():
         heading, *lines = (tmp_path / f"{name}.csv").read_text().splitlines()

@@ -7,6 +7,7 @@ use tributary_proto::contract::protocol::Placement;
 use tributary_proto::protocols;
 use tributary_sim::config::Config;
 use tributary_sim::report::{BottleneckReport, Report};
+use tributary_sim::table::Format;
 use tributary_sim::{run, run_on_threads};
 
 const LEAF_SPINE: &str = r#"
@@ -65,6 +66,11 @@ fn a_slow_link_is_the_bottleneck_of_every_block_and_its_rank_is_last() {
         text.contains("  last        rank 2 100.0 %\n") && text.contains("  bottleneck  host 3 to leaf 1 "),
         "{text}"
     );
+    let (mut csv, tables) = (Vec::new(), report.tables());
+    tables.iter().find(|table| table.name == "bottlenecks").unwrap().write(Format::Csv, &mut csv).unwrap();
+    let csv = String::from_utf8(csv).unwrap();
+    assert_eq!(csv.lines().count(), 1 + found.shares.len() + found.last.len(), "{csv}");
+    assert!(csv.contains("slowest,host 3 to leaf 1,") && csv.contains("last,rank 2,1"), "{csv}");
 }
 
 #[test]

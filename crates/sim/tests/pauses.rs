@@ -2,6 +2,7 @@
 
 use tributary_sim::config::Config;
 use tributary_sim::report::Report;
+use tributary_sim::table::Format;
 use tributary_sim::{run, run_on_threads};
 
 /// Three hosts send to a fourth, and no mark slows them down.
@@ -27,6 +28,12 @@ fn report(text: &str) -> Report {
     run(&Config::parse(text).unwrap()).unwrap()
 }
 
+fn csv(report: &Report, name: &str) -> String {
+    let (mut bytes, tables) = (Vec::new(), report.tables());
+    tables.iter().find(|table| table.name == name).unwrap().write(Format::Csv, &mut bytes).unwrap();
+    String::from_utf8(bytes).unwrap()
+}
+
 #[test]
 fn a_pause_spreads_from_the_hot_port_over_the_spine_to_the_hosts_that_send() {
     let report = report(INCAST);
@@ -48,6 +55,9 @@ fn a_pause_spreads_from_the_hot_port_over_the_spine_to_the_hosts_that_send() {
     let sum: f64 = tree.branches.iter().map(|branch| branch.seconds).sum();
     assert!((sum - tree.seconds).abs() < 1e-12 && tree.seconds < 5.0 * report.seconds, "{tree:?}");
     assert!(report.to_string().contains("PAUSEs spread from 1 queue\n  leaf 1 to host 5: "), "{report}");
+    let rows = csv(&report, "pauses");
+    assert_eq!(rows.lines().count(), 1 + branches.len());
+    assert!(rows.contains("\n0,leaf 1 to host 5,leaf 0 to spine 0,spine 0 to leaf 1,2,"), "{rows}");
 }
 
 #[test]

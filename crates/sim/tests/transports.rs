@@ -164,6 +164,35 @@ fn flows_under_hpcc_end_over_links_that_double_packets() {
     assert_eq!((report.failure(), report.transport.map(|it| it.finished)), (None, Some(1)));
 }
 
+/// How long a flow of 4 MB takes over four paths, each with a quarter of its host's rate, one of which may be slower.
+fn seconds_over_four_paths(spray: &str, slow: &str) -> f64 {
+    let text = format!(
+        "[network]\nleaf_spine = {{ leaves = 2, spines = 4, hosts_per_leaf = 1 }}\nrate = \"40 Gbit/s\"\nqueue = \"1 MB\"\n\
+         core = {{ rate = \"10 Gbit/s\" }}\nmark_above = \"100 kB\"\n[transport]\nspray = \"{spray}\"\n\
+         [[traffic]]\npattern = \"list\"\nflows = [{{ from = \"host 0\", to = \"host 1\", bytes = \"4 MB\" }}]\n{slow}"
+    );
+    let report = run(&Config::parse(&text).unwrap()).unwrap();
+    assert_eq!(report.failure(), None);
+    report.flow_rows[0].seconds
+}
+
+#[test]
+fn a_flow_whose_packets_take_several_paths_has_the_rate_of_all() {
+    let one = seconds_over_four_paths("flow", "");
+    for spray in ["packet", "reps"] {
+        let all = seconds_over_four_paths(spray, "");
+        assert!(all < one / 3.0, "{spray}: {all} s, and {one} s over one path");
+    }
+}
+
+/// The slow path marks, and blind spraying gives it as much as the others.
+#[test]
+fn entropies_that_are_recycled_avoid_a_slow_path() {
+    let slow = "[[fault]]\nlinks = [[\"leaf 0\", \"spine 0\"]]\nrate = \"1 Gbit/s\"\n";
+    let (blind, recycled) = (seconds_over_four_paths("packet", slow), seconds_over_four_paths("reps", slow));
+    assert!(recycled < blind / 2.0, "recycled {recycled} s, blind {blind} s");
+}
+
 #[test]
 fn settings_that_cannot_work_are_refused_with_a_sentence() {
     let refusal = |network: &str, rest: &str| {
@@ -176,6 +205,10 @@ fn settings_that_cannot_work_are_refused_with_a_sentence() {
     let sprayed = format!("{star}\nrouting = \"random\"");
     let error = refusal(&sprayed, "[transport]\nrecovery = \"go_back_n\"\n");
     assert!(error.contains("it needs a routing that keeps the path of a flow"), "{error}");
+    let error = refusal(&sprayed, "[transport]\nspray = \"reps\"\n");
+    assert!(error.contains("spray chooses among the paths of routing = \"ecmp\""), "{error}");
+    let error = refusal(star, "[transport]\nspray = \"packet\"\nrecovery = \"go_back_n\"\n");
+    assert!(error.contains("and no spray"), "{error}");
     let ends = ["host 0", "switch 0", "switch 1", "switch 2", "switch 3", "switch 4", "switch 5", "host 1"];
     let link = |pair: &[&str]| format!("[[network.graph.link]]\nbetween = [\"{}\", \"{}\"]\n", pair[0], pair[1]);
     let links: String = ends.windows(2).map(link).collect();

@@ -19,7 +19,19 @@ if TYPE_CHECKING:
 
 #: The tables of a result.
 TableName: TypeAlias = Literal[
-    "jobs", "collectives", "flows", "links", "queues", "samples", "switch_samples", "switch_metrics", "cores", "spans"
+    "jobs",
+    "collectives",
+    "flows",
+    "links",
+    "queues",
+    "samples",
+    "switch_samples",
+    "job_samples",
+    "switch_metrics",
+    "cores",
+    "spans",
+    "pauses",
+    "bottlenecks",
 ]
 
 
@@ -125,6 +137,11 @@ class Result:
         return self._table("switch_samples")
 
     @cached_property
+    def job_samples(self) -> _tables.Table:
+        """A record for each figure of each job and rank at each of these steps."""
+        return self._table("job_samples")
+
+    @cached_property
     def switch_metrics(self) -> _tables.Table:
         """A record for each figure that a protocol counts or measures in a switch, by its own name."""
         return self._table("switch_metrics")
@@ -138,6 +155,16 @@ class Result:
     def spans(self) -> _tables.Table:
         """A record for each computation and collective of a rank in a training step."""
         return self._table("spans")
+
+    @cached_property
+    def pauses(self) -> _tables.Table:
+        """A record for each link that PAUSE stopped; none without ``[report] pauses``."""
+        return self._table("pauses")
+
+    @cached_property
+    def bottlenecks(self) -> _tables.Table:
+        """A record for each place and rank that jobs waited for; none without ``[report] bottlenecks``."""
+        return self._table("bottlenecks")
 
     def frame(self, table: TableName) -> pd.DataFrame:
         """Give one table as a pandas frame."""

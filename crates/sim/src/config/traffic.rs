@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::job::Timeouts;
 use super::names::{Hosts, NodeName, Placement};
 use super::{Bytes, DataRate, Duration, Share};
-use crate::transport::Recovery;
+use crate::transport::{Recovery, Spray};
 use crate::workload::FlowSizes;
 
 /// `[[traffic]]`: other traffic on the network.
@@ -206,6 +206,9 @@ pub struct TransportSection {
     /// What flows do about losses; `selective` if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recovery: Option<Recovery>,
+    /// How packets of a flow are spread over equal-cost paths; `flow` if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spray: Option<Spray>,
     /// Retransmission timeouts; if left out, 10 ms at first and at least, as in the paper.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rto: Option<Timeouts>,
@@ -228,6 +231,7 @@ impl TransportSection {
             target_delay: self.target_delay.or(other.target_delay),
             base_rtt: self.base_rtt.or(other.base_rtt),
             recovery: self.recovery.or(other.recovery),
+            spray: self.spray.or(other.spray),
             rto: self.rto.or(other.rto),
             reordering: self.reordering.or(other.reordering),
             priority: self.priority.or(other.priority),

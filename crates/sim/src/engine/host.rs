@@ -309,7 +309,7 @@ impl HostNode {
 
     /// A packet of the transport, with its header.
     pub(super) fn segment(&self, fabric: &mut Fabric, outgoing: &Outgoing, header: &[u8]) -> Packet {
-        let flow = FlowId::of_transport(outgoing.flow);
+        let flow = FlowId::of_transport(outgoing.path);
         let packet = self.plain_packet(fabric, outgoing.to, flow, fabric.framing.bytes_on_link(outgoing.wire_len));
         let payload = fabric.payloads.store(&header[..outgoing.header_len], outgoing.wire_len);
         let flags = PacketFlags::new(outgoing.ecn, outgoing.priority).with_records(outgoing.takes_records);

@@ -70,9 +70,9 @@ impl FlowId {
     /// The bit that marks flows of a host's [`crate::transport::TransportHost`]; the bit below it is never set in them.
     const TRANSPORT: u32 = 1 << 30;
 
-    /// The flow of a transport's packets: enough bits of its number for the choice of paths.
-    pub(super) fn of_transport(number: u32) -> FlowId {
-        FlowId(FlowId::TRANSPORT | number & (FlowId::TRANSPORT / 2 - 1))
+    /// The flow of a transport's packets: enough bits of what paths are chosen by.
+    pub(super) fn of_transport(path: u32) -> FlowId {
+        FlowId(FlowId::TRANSPORT | path & (FlowId::TRANSPORT / 2 - 1))
     }
 
     /// True for a transport's flows.

@@ -8,7 +8,7 @@ use crate::config::{Config, ConfigError, Routing, TransportSection, invalid};
 use crate::net::Framing;
 use crate::routing::Table;
 use crate::topology::Graph;
-use crate::transport::{Recovery, TransportSettings, payload_with_records};
+use crate::transport::{Recovery, Spray, TransportSettings, payload_with_records};
 
 /// The reordering threshold of flows whose packets take several paths.
 const SPRAYED_REORDERING: u16 = 64;
@@ -61,7 +61,9 @@ fn transport(
         return Err(error("initial_window and reordering must be at least 1".into()));
     }
     let congestion_control = algorithm(section, &defaults).map_err(error)?;
-    let is_sprayed = is_sprayed(config);
+    let spray = section.spray.unwrap_or_default();
+    check_spray(config, spray).map_err(error)?;
+    let is_sprayed = is_sprayed(config) || spray.takes_several_paths();
     let recovery = section.recovery.unwrap_or_default();
     check(graph, congestion_control, recovery, is_sprayed).map_err(error)?;
     let mut base_rtt = section.base_rtt.map_or(defaults.base_rtt, |rtt| rtt.0);
@@ -87,6 +89,7 @@ fn transport(
         timers,
         reordering: section.reordering.unwrap_or(if is_sprayed { SPRAYED_REORDERING } else { defaults.reordering }),
         recovery,
+        spray,
         line_rate: config.network.rate.0.0,
         base_rtt,
         framing,
@@ -120,6 +123,18 @@ fn is_sprayed(config: &Config) -> bool {
     }
 }
 
+/// Refuses entropies where switches do not hash them.
+fn check_spray(config: &Config, spray: Spray) -> Result<(), String> {
+    if spray.takes_several_paths() && background_routing(config) != Routing::Ecmp {
+        return Err(
+            "spray chooses among the paths of routing = \"ecmp\", by what its switches hash; with another routing, \
+                    leave spray out"
+                .into(),
+        );
+    }
+    Ok(())
+}
+
 /// Refuses a controller without what it needs to see, and a recovery that takes other paths for losses.
 fn check(graph: &Graph, algorithm: &Algorithm, recovery: Recovery, is_sprayed: bool) -> Result<(), String> {
     let name = algorithm.name;
@@ -132,7 +147,7 @@ fn check(graph: &Graph, algorithm: &Algorithm, recovery: Recovery, is_sprayed: b
     }
     if recovery == Recovery::GoBackN && is_sprayed {
         return Err("recovery = \"go_back_n\" takes every packet that comes late for a loss: it needs a routing that \
-                    keeps the path of a flow, \"ecmp\" or \"flowlet\""
+                    keeps the path of a flow, \"ecmp\" or \"flowlet\", and no spray"
             .into());
     }
     Ok(())

@@ -55,7 +55,7 @@ pub fn write_whole(path: PathBuf, write: impl FnOnce(&mut BufWriter<File>) -> io
 
 impl Report {
     /// All tables, including those without rows. `docs/simulator-reference.md` explains the columns.
-    pub fn tables(&self) -> [Table; 11] {
+    pub fn tables(&self) -> [Table; 13] {
         [
             self.job_table(),
             self.collective_table(),
@@ -68,6 +68,8 @@ impl Report {
             self.switch_metric_table(),
             self.core_table(),
             self.span_table(),
+            self.pause_table(),
+            self.bottleneck_table(),
         ]
         .map(|table| table.made_by(&self.origin))
     }
@@ -219,6 +221,37 @@ impl Report {
             .whole("bytes", rows().map(|row| row.bytes))
             .real("start_s", rows().map(|row| row.start))
             .real("end_s", rows().map(|row| row.end))
+    }
+
+    /// Links that PAUSE stopped; without rows if the file asks for no pauses.
+    fn pause_table(&self) -> Table {
+        let trees = || self.pauses.iter().flat_map(|pauses| &pauses.trees).enumerate();
+        let rows = || trees().flat_map(|(number, tree)| tree.branches.iter().map(move |branch| (number, tree, branch)));
+        Table::new("pauses")
+            .whole("tree", rows().map(|(number, ..)| number as u64))
+            .text("root", rows().map(|(_, tree, _)| &tree.root))
+            .text("link", rows().map(|(.., branch)| &branch.link))
+            .text("by", rows().map(|(.., branch)| &branch.by))
+            .whole("depth", rows().map(|(.., branch)| branch.depth as u64))
+            .whole("stops", rows().map(|(.., branch)| branch.stops))
+            .real("seconds", rows().map(|(.., branch)| branch.seconds))
+    }
+
+    /// What jobs waited for; without rows if the file asks for no bottlenecks.
+    fn bottleneck_table(&self) -> Table {
+        let found = || self.jobs.iter().filter_map(|job| Some((&job.name, job.bottlenecks.as_ref()?)));
+        let rows = || {
+            found().flat_map(|(job, found)| {
+                let slowest = found.shares.iter().map(move |one| (job, "slowest", one.at.clone(), one.share));
+                let last = found.last.iter().map(move |one| (job, "last", format!("rank {}", one.rank), one.share));
+                slowest.chain(last)
+            })
+        };
+        Table::new("bottlenecks")
+            .text("job", rows().map(|(job, ..)| job))
+            .text("kind", rows().map(|(_, kind, ..)| kind))
+            .text("at", rows().map(|(_, _, at, _)| at))
+            .real("share", rows().map(|(.., share)| share))
     }
 
     /// Switches whose programs run on cores.

@@ -7,6 +7,7 @@ use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
 
 use super::segment::{BEYOND_UDP, Body, Segment};
+use super::spray::{Entropies, path};
 use super::{Recovery, TransportSettings};
 use crate::net::Framing;
 
@@ -29,6 +30,7 @@ struct Sent {
     transmission: u64,
     sent_at: Time,
     state: State,
+    entropy: u8,
 }
 
 /// A flow at its sender.
@@ -60,6 +62,7 @@ pub(super) struct Sender {
     newest_arrived: Option<u64>,
     reordering: u64,
     recovery: Recovery,
+    entropies: Entropies,
     /// When the rate allows the next packet.
     next_send: Time,
     framing: Framing,
@@ -100,6 +103,7 @@ impl Sender {
             newest_arrived: None,
             reordering: u64::from(settings.reordering),
             recovery: settings.recovery,
+            entropies: Entropies::new(settings.spray),
             next_send: Time::ZERO,
             framing: settings.framing,
             congestion: (settings.congestion_control.make)(&controls),
@@ -139,6 +143,11 @@ impl Sender {
         any && u64::from(self.in_flight) < self.congestion.window()
     }
 
+    /// By which switches choose the path of the next packet.
+    pub fn next_path(&self) -> u32 {
+        path(self.number, self.entropies.next())
+    }
+
     /// The next packet; call only after [`Sender::may_send`].
     pub fn transmit(&mut self, now: Time) -> Segment {
         let transmission = self.next_transmission;
@@ -147,7 +156,7 @@ impl Sender {
             self.timer_start = now;
         }
         self.in_flight += 1;
-        let sent = Sent { transmission, sent_at: now, state: State::InFlight };
+        let sent = Sent { transmission, sent_at: now, state: State::InFlight, entropy: self.entropies.take() };
         let packet = match self.lost.pop_front() {
             Some(packet) => {
                 self.sent[(packet - self.base) as usize] = sent;
@@ -182,6 +191,7 @@ impl Sender {
         if let (Some(sent), Some(rtt)) = (echoed, rtt) {
             self.newest_arrived = self.newest_arrived.max(Some(sent.transmission));
             self.rtt.sample(rtt);
+            self.entropies.acknowledged(sent.entropy, marked);
         }
         let mut fresh = u32::from(self.arrived(packet));
         for packet in self.base..next {

@@ -236,7 +236,7 @@ impl TransportHost {
         self.poll_transmit_where(now, buf, |_, _, _| true)
     }
 
-    /// The same, of flows that may send now, by their other end, number and lane. A call that says yes to a flow is the last.
+    /// The same, of packets that may leave now, by their receiver, path and lane. A call that says yes is the last.
     pub fn poll_transmit_where(
         &mut self,
         now: Time,
@@ -247,10 +247,10 @@ impl TransportHost {
         if let Some(Answer { to, segment, records }) = answer.and_then(|answer| self.acks.remove(answer)) {
             segment.write(buf);
             let (header_len, wire_len) = write_records(buf, records.as_deref());
-            let (flow, wire_len) = (segment.flow, BEYOND_UDP + wire_len);
+            let (path, wire_len) = (segment.flow, BEYOND_UDP + wire_len);
             return Some(Outgoing {
                 to,
-                flow,
+                path,
                 header_len,
                 wire_len,
                 ecn: Ecn::NotCapable,
@@ -275,7 +275,8 @@ impl TransportHost {
             if !sender.may_send() {
                 continue;
             }
-            if !may(sender.to, number, sender.lane) {
+            let path = sender.next_path();
+            if !may(sender.to, path, sender.lane) {
                 sender.ready = true;
                 waiting.push(number);
                 continue;
@@ -289,7 +290,7 @@ impl TransportHost {
             let wire_len = BEYOND_UDP + usize::from(bytes) + records;
             let priority = self.settings[usize::from(self.started[number as usize].class)].priority;
             let ecn = Ecn::Capable;
-            outgoing = Some(Outgoing { to, flow: number, header_len, wire_len, ecn, lane, takes_records, priority });
+            outgoing = Some(Outgoing { to, path, header_len, wire_len, ecn, lane, takes_records, priority });
             break;
         }
         waiting.into_iter().rev().for_each(|number| self.ready.push_front(number));

@@ -15,10 +15,12 @@ mod flow;
 mod host;
 mod receiver;
 mod segment;
+mod spray;
 
 pub use host::TransportHost;
 pub(crate) use segment::BEYOND_UDP;
 pub use segment::HEADER_LEN;
+pub use spray::Spray;
 
 use serde::{Deserialize, Serialize};
 use tributary_proto::congestion::{Algorithm, Feedback, SIMULATED_TARGET_DELAY, dctcp};
@@ -66,6 +68,8 @@ pub struct TransportSettings {
     pub reordering: u16,
     /// What a flow does about losses.
     pub recovery: Recovery,
+    /// How packets of a flow are spread over paths.
+    pub spray: Spray,
     /// The rate of hosts' links in bits per second, for controllers that set a rate.
     pub line_rate: u64,
     /// The longest round trip without queues, for controllers that need to know it.
@@ -100,6 +104,7 @@ impl Default for TransportSettings {
             timers: TimerConfig { initial_rto: ms(10), min_rto: ms(10), max_rto: ms(640) },
             reordering: 3,
             recovery: Recovery::Selective,
+            spray: Spray::Flow,
             line_rate: 100_000_000_000,
             base_rtt: Span::from_micros(10),
             framing: Framing::ETHERNET,
@@ -145,8 +150,8 @@ pub struct Arrived {
 pub struct Outgoing {
     /// The receiver.
     pub to: NodeId,
-    /// The flow's number at its sender.
-    pub flow: u32,
+    /// By which switches choose its path: the flow's number at its sender, and its entropy.
+    pub path: u32,
     /// The bytes of its header.
     pub header_len: usize,
     /// Its length on the wire, as UDP payload.

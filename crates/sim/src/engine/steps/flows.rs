@@ -109,7 +109,8 @@ impl Simulation {
         let (packets, last) = (bytes.saturating_sub(first) / whole, bytes.saturating_sub(first) % whole);
         let rest = packets * on_link(whole) + if last > 0 { on_link(last) } else { 0 };
         // Where hosts have several cables, packets that are sprayed take all ports at once.
-        let is_sprayed = self.settings.balancing[1].goes_by_packet() && self.table.any_has_several_cables();
+        let is_sprayed = (self.settings.balancing[1].goes_by_packet() || settings.spray.takes_several_paths())
+            && self.table.any_has_several_cables();
         let width = |ports: &[u16]| if is_sprayed { ports.len() as u64 } else { 1 };
         let (mut node, mut ports) = (from, self.table.first_hops(from, to).0);
         let (mut time, mut at_slowest) = (Span::ZERO, Span::ZERO);

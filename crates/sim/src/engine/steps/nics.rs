@@ -112,9 +112,9 @@ impl HostNode {
         let Some(transport) = &mut self.transport else { return Err(false) };
         let (now, src, mut header) = (fabric.now, self.node, [0; LONGEST_HEADER]);
         let (mut chosen, mut waits) = (None, false);
-        let outgoing = transport.poll_transmit_where(now, &mut header, |dst, flow, lane| {
+        let outgoing = transport.poll_transmit_where(now, &mut header, |dst, path, lane| {
             let flags = PacketFlags::new(Ecn::Capable, 0);
-            let flow = FlowId::of_transport(flow).0;
+            let flow = FlowId::of_transport(path).0;
             let packet =
                 Packet { arrival: now, src, dst, serial: 0, flow, payload: PayloadId::NONE, bytes: 0, lane, flags };
             chosen = nics.choose(fabric, table, jobs, &packet);

@@ -13,11 +13,14 @@ use crate::config::{
     StepCollective, StepKind, StepSection, Timeouts, TrafficSection, TransportSection,
 };
 use crate::net::Service;
-use crate::transport::Recovery;
+use crate::transport::{Recovery, Spray};
 use crate::workload::FlowSizes;
 
 /// The patterns that are drawn of flows under a transport.
 const UNDER_A_TRANSPORT: [Pattern; 3] = [Pattern::Poisson, Pattern::Incast, Pattern::AllToAll];
+
+/// How flows that may be spread over paths are.
+const SPRAYS: [Spray; 3] = [Spray::Flow, Spray::Packet, Spray::Reps];
 
 impl Draw {
     /// Packets without a transport, until the scenario heals.
@@ -84,11 +87,11 @@ impl Draw {
         let is_sprayed = !matches!(background, Routing::Ecmp | Routing::Flowlet | Routing::DimensionOrder);
         for section in traffic.iter_mut().filter(|section| UNDER_A_TRANSPORT.contains(&section.pattern)) {
             if self.0.chance(0.3) {
-                section.transport_settings = Some(TransportSection {
-                    congestion_control: Some(self.of(&names).to_string()),
-                    recovery: (!is_sprayed && self.0.chance(0.5)).then_some(Recovery::GoBackN),
-                    ..TransportSection::default()
-                });
+                let congestion_control = Some(self.of(&names).to_string());
+                let recovery = (!is_sprayed && self.0.chance(0.5)).then_some(Recovery::GoBackN);
+                let spray = (background == Routing::Ecmp && recovery.is_none()).then(|| self.of(&SPRAYS));
+                section.transport_settings =
+                    Some(TransportSection { congestion_control, recovery, spray, ..TransportSection::default() });
             }
         }
     }
