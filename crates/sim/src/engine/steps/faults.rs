@@ -217,8 +217,8 @@ impl Simulation {
                 let peer = self.graph.ends(link).1;
                 let is_cable = |lost: &LinkId| lost.index() / 2 == link.index() / 2;
                 let lost = self.lost.cables.iter().any(is_cable) || self.lost.nodes.contains(&peer);
-                let unused = by_first && (is_second(link) || is_second(link.reverse()));
-                if !(lost || unused) && !std::mem::replace(&mut reached[peer.index()], true) {
+                let leads_on = !lost && !(by_first && (is_second(link) || is_second(link.reverse())));
+                if leads_on && !std::mem::replace(&mut reached[peer.index()], true) {
                     open.push(peer);
                 }
             }
