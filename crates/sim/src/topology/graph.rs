@@ -266,7 +266,7 @@ impl Graph {
 
     /// The length of windows: a packet that is sent during one window arrives in a later one, for any partitions. It is the
     /// shortest delay of links between switches, and between a host and a switch other than that of its first cable, because
-    /// hosts are in the partitions of those; `None` if there are no such links, or one is without delay.
+    /// hosts are in the partitions of those; `None` without such links, or if one has no delay.
     pub fn lookahead(&self) -> Option<Span> {
         let mut first = vec![None; self.hosts as usize];
         let mut may_cross = |edge: &&Edge| {
