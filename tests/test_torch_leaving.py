@@ -42,6 +42,14 @@ def test_a_group_that_only_sums_holds_four_descriptors_at_most_and_no_thread(
         assert threads == []
 
 
+@pytest.mark.parametrize("way", ["at once", "wait", "future"])
+def test_a_group_that_failed_leaves_no_descriptor_no_thread_and_no_tensor(ranks: Ranks, meet: str, way: str) -> None:
+    for descriptors, threads, tensors in ranks(torch_rank_leaving.fails, 2, meet, way, 3):
+        assert descriptors <= 0
+        assert threads == []
+        assert tensors == 0
+
+
 def test_a_send_of_a_group_without_a_host_path_waits_for_no_rank_but_its_own(ranks: Ranks, meet: str) -> None:
     assert ranks(torch_rank_leaving.sends_before_others_receive, 3, meet) == [[], [7.0, 8.0], [9.0]]
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
+import weakref
 from collections import Counter
 from contextlib import suppress
 from datetime import timedelta
@@ -55,16 +57,18 @@ def destroys_with_work_of_its_own(rank: int, size: int, meet: str) -> list[str]:
     return errors
 
 
+def open_now() -> tuple[int, Counter[str]]:
+    """How many descriptors this process has, and its threads by their names."""
+    names: Counter[str] = Counter()
+    for task in Path("/proc/self/task").iterdir():
+        # A thread may end meanwhile.
+        with suppress(OSError):
+            names[(task / "comm").read_text().strip()] += 1
+    return len(os.listdir("/proc/self/fd")), names
+
+
 def idle_groups(rank: int, size: int, meet: str, count: int, local: str) -> tuple[int, list[str]]:
     """More descriptors, and the names of more threads, with this many idle groups more; they have summed."""
-
-    def open_now() -> tuple[int, Counter[str]]:
-        names: Counter[str] = Counter()
-        for task in Path("/proc/self/task").iterdir():
-            # A thread may end meanwhile.
-            with suppress(OSError):
-                names[(task / "comm").read_text().strip()] += 1
-        return len(os.listdir("/proc/self/fd")), names
 
     def used_group() -> dist.ProcessGroup:
         group = dist.new_group()
@@ -92,6 +96,39 @@ def idle_groups(rank: int, size: int, meet: str, count: int, local: str) -> tupl
         dist.destroy_process_group(group)
     dist.destroy_process_group()
     return descriptors, sorted(more.elements())
+
+
+def fails(rank: int, size: int, meet: str, way: str, turns: int) -> tuple[int, list[str], int]:
+    """More descriptors, names of more threads, and tensors that are left, once groups have failed and ended."""
+    tensors: list[weakref.ref[torch.Tensor]] = []
+
+    def turn(number: int) -> None:
+        group_of_all(rank, size, f"{meet}-{number}")
+        tensor = torch.ones(100 + rank)
+        tensors.append(weakref.ref(tensor))
+        try:
+            work = dist.all_reduce(tensor, async_op=way != "at once")
+            if work is not None:
+                (work.get_future() if way == "future" else work).wait()
+        except tributary.MismatchError:
+            dist.destroy_process_group()
+        else:
+            raise AssertionError("ranks with different sizes had a sum")
+
+    turn(0)
+    gc.collect()
+    descriptors, threads = open_now()
+    for number in range(turns):
+        turn(1 + number)
+    deadline = time.monotonic() + 20.0
+    while True:
+        gc.collect()
+        now, left = open_now(), sum(tensor() is not None for tensor in tensors)
+        more, names = now[0] - descriptors, sorted((now[1] - threads).elements())
+        # A goodbye may hold a socket for a moment yet, and threads that had something to do end soon.
+        if (more <= 0 and not names and left == 0) or time.monotonic() > deadline:
+            return more, names, left
+        time.sleep(0.1)
 
 
 def sends_before_others_receive(rank: int, size: int, meet: str) -> list[float]:

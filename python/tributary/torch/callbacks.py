@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from tributary.torch.transit import without_frames
 from tributary.torch.untraced import untraced
 
 log = logging.getLogger("tributary.torch")
@@ -45,7 +46,7 @@ def complete(future: torch.futures.Future[Any], outcome: Any) -> None:
         if not isinstance(outcome, BaseException):
             future.set_result(outcome)
         elif isinstance(outcome, Exception):
-            future.set_exception(outcome)
+            future.set_exception(without_frames(outcome))
         else:
             future.set_exception(RuntimeError(str(outcome)))
 
@@ -75,7 +76,20 @@ class OrderedFuture(torch.futures.Future[Any]):
         self._callbacks.call_until(self)
         if not self.done():
             self._finish()
-        return super().wait()
+        return self._outcome(super().wait)
+
+    def value(self) -> Any:
+        """The result, or the error raised, of a future that has ended."""
+        return self._outcome(super().value)
+
+    def _outcome(self, ask: Callable[[], Any]) -> Any:
+        try:
+            return ask()
+        except Exception as error:
+            # PyTorch keeps this one.
+            error.__traceback__ = None
+            raised = without_frames(error)
+        raise raised
 
 
 @dataclass(frozen=True)

@@ -138,7 +138,8 @@ class HostPath:
     def _end(self, orderly: bool) -> None:
         with self._making:
             self._is_aborted = True
-            gloo = self._gloo
+            # Its threads and descriptors go with the last reference, not with the abort.
+            gloo, self._gloo = self._gloo, None
         if self._late is not None:
             self._late.close()
         if gloo is not None and orderly:

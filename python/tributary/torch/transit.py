@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -88,3 +89,17 @@ def entitle(error: BaseException, title: str) -> None:
     """Name the operation that failed in the error, unless the error names it."""
     if error.args and not str(error.args[0]).startswith(title):
         error.args = (f"{title}: {error.args[0]}", *error.args[1:])
+
+
+def without_frames(error: BaseException) -> BaseException:
+    """A copy without a traceback, since an error that was raised holds the frames that it came through.
+
+    These hold works and futures, and PyTorch holds those in C++, where the garbage collector does not see the cycle if
+    they hold the error in turn. An error of the caller's own class that cannot be copied is stripped itself.
+    """
+    try:
+        copied = copy.copy(error)
+    except Exception:
+        copied = error
+    copied.__cause__, copied.__suppress_context__ = error.__cause__, error.__suppress_context__
+    return copied.with_traceback(None)

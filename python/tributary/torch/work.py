@@ -16,7 +16,7 @@ from tributary.torch.callbacks import Callbacks, OrderedFuture, complete
 from tributary.torch.health import Health
 from tributary.torch.ledger import Ledger
 from tributary.torch.process import ForkGuard
-from tributary.torch.transit import Finish, StillRunningError, Transit, entitle
+from tributary.torch.transit import Finish, StillRunningError, Transit, entitle, without_frames
 from tributary.torch.untraced import untraced
 
 #: What :meth:`GroupWork.wait` gets if there is no bound but the operation's own timeout.
@@ -86,13 +86,14 @@ class GroupWork(Work):
                     entitle(error, self.title)
                 if self._ledger is not None:
                     self._ledger.ended(self._begun, time.monotonic())
-                self._error, self._ended, self._finish = error, True, None
+                self._error = None if error is None else without_frames(error)
+                self._ended, self._finish = True, None
                 futures = [self._ordered, self._future]
         # Outside the lock: callbacks of the futures may call this work again.
         for future in futures:
             self._complete(future)
         if self._error is not None:
-            raise self._error
+            raise without_frames(self._error)
 
     def _complete(self, future: torch.futures.Future[Any] | None) -> None:
         if future is not None:
@@ -278,4 +279,11 @@ class Completer:
 
 
 def _value(future: torch.futures.Future[Any]) -> Any:
-    return future.value()
+    try:
+        return future.value()
+    except Exception as error:
+        error.__traceback__ = None
+        failed = without_frames(error)
+    # PyTorch keeps what is raised here, and with it this frame.
+    del future
+    raise failed
