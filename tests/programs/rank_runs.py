@@ -20,6 +20,8 @@ JOBS = 4
 RUNS = 20
 #: Ranks of the first rack; the rest are in the second.
 RACK = 3
+#: Seconds until a rack's switch counts as not started.
+PATIENCE_S = 120
 
 
 def own_address(switch: str) -> str:
@@ -33,19 +35,24 @@ def lower(own: int, switch: str, meet: Path) -> tuple[str, subprocess.Popen[byte
     """The address of the switch of this rank's rack; the first rank of a rack starts it, below the other switch."""
     file = meet / f"rack{own // RACK}"
     if own % RACK:
+        deadline = time.monotonic() + PATIENCE_S
         while not file.exists():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"no switch of this rack within {PATIENCE_S} s")
             time.sleep(0.05)
         return file.read_text(), None
     address = f"{own_address(switch)}:17800"
     command = [sys.executable, "-m", "tributary", "switch", "--listen", address, "--parent", switch]
     cores = os.environ.get("RUNS_CORES", "1")
     started = subprocess.Popen([*command, "--cores", cores], stdout=subprocess.DEVNULL)
-    while True:
+    while started.poll() is None:
         try:
             socket.create_connection((address.split(":")[0], 17800), timeout=1).close()
             break
         except OSError:
             time.sleep(0.05)
+    else:
+        raise RuntimeError(f"the switch of this rack ended with status {started.returncode}")
     file.with_suffix(".new").write_text(address)
     file.with_suffix(".new").rename(file)
     return address, started
@@ -71,17 +78,21 @@ def main(protocol: str, meet: str, *plans: str) -> None:
     own, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     switch = os.environ["TRIBUTARY_SWITCH"]
     below, started = lower(own, switch, Path(meet))
-    with ThreadPoolExecutor(len(plans)) as pool:
-        at = {"flat": switch, "levels": below}
-        begun = {plan: pool.submit(rounds, own, world_size, at[plan.split(":")[0]], protocol, plan) for plan in plans}
-        said = {plan: running.result() for plan, running in begun.items()}
-    # Who has a rack's switch ends last: the others may still be asking.
-    (Path(meet) / f"done{own}").touch()
-    while started is not None and len(list(Path(meet).glob("done*"))) < world_size:
-        time.sleep(0.05)
-    if started is not None:
-        started.terminate()
-        started.wait()
+    try:
+        with ThreadPoolExecutor(len(plans)) as pool:
+            at = {"flat": switch, "levels": below}
+            begun = {
+                plan: pool.submit(rounds, own, world_size, at[plan.split(":")[0]], protocol, plan) for plan in plans
+            }
+            said = {plan: running.result() for plan, running in begun.items()}
+    finally:
+        # Who has a rack's switch ends last: the others may still be asking.
+        (Path(meet) / f"done{own}").touch()
+        while started is not None and len(list(Path(meet).glob("done*"))) < world_size:
+            time.sleep(0.05)
+        if started is not None:
+            started.terminate()
+            started.wait()
     print(json.dumps(said))
 
 

@@ -54,6 +54,9 @@ pub enum ClientError {
     /// No switch answered, or another program did.
     #[error("{0}")]
     Unreachable(String),
+    /// The connection ended before an answer.
+    #[error("{0}")]
+    Interrupted(String),
     /// The switch answered with an error.
     #[error("{error}")]
     Refused {
@@ -68,27 +71,32 @@ pub enum ClientError {
 
 /// The time that the network may take beside the time that a join may wait at the switch.
 const MARGIN: Duration = Duration::from_secs(5);
-/// The time for a leave or for a question about a job. Their callers should not wait long.
+/// The time for a question about a job. Its caller should not wait long.
 const BRIEF: Duration = Duration::from_millis(1_000);
+/// The time for a leave. A member whose leave is lost counts as lost, and where a link loses packets the kernel asks for a
+/// connection again after a second, and once more after two.
+const LEAVE: Duration = Duration::from_secs(4);
 /// Time for a watch, which the switch ends after 30 s.
 const WATCH: Duration = Duration::from_secs(35);
 
-/// Joins, and joins again as long as the switch says that its next program takes joins. `join` gets the time that is left.
-pub(crate) fn again_if_handed_over<T>(
+/// Joins, and joins again as long as the switch says that its next program takes joins, and once if the connection ended
+/// before an answer: a switch closes one on which packets are lost for too long. `join` gets the time that is left.
+pub(crate) fn join_again<T>(
     timeout: Duration,
     mut join: impl FnMut(Duration) -> Result<T, ClientError>,
 ) -> Result<T, ClientError> {
     /// The next program may still start, or the name's former job may still end at the earlier one.
     const AGAIN: Duration = Duration::from_millis(250);
     let (start, mut left) = (Instant::now(), timeout);
+    let mut was_interrupted = false;
     loop {
         match join(left) {
-            Err(ClientError::Refused { code, .. }) if code == Refusal::HANDED_OVER && left > AGAIN => {
-                thread::sleep(AGAIN);
-                left = timeout.saturating_sub(start.elapsed());
-            }
+            Err(ClientError::Refused { code, .. }) if code == Refusal::HANDED_OVER && left > AGAIN => {}
+            Err(ClientError::Interrupted(_)) if !was_interrupted && left > AGAIN => was_interrupted = true,
             other => return other,
         }
+        thread::sleep(AGAIN);
+        left = timeout.saturating_sub(start.elapsed());
     }
 }
 
@@ -122,7 +130,7 @@ impl ParentApi {
 
     /// Leaves a job.
     pub fn leave(&self, name: &JobName, body: &SwitchLeaveBody) -> Result<(), ClientError> {
-        self.client.post::<Done>(&format!("/jobs/{name}/switches/leave"), body, BRIEF).map(|Done {}| ())
+        self.client.post::<Done>(&format!("/jobs/{name}/switches/leave"), body, LEAVE).map(|Done {}| ())
     }
 
     /// The ranks that are missing in a job that forms at the parent.
@@ -167,12 +175,12 @@ impl Rendezvous for HttpRendezvous {
             return Err(JoinError::Refused(refusal.to_string()));
         }
         let path = format!("/jobs/{}/join", request.job);
-        let reply: JoinReply = again_if_handed_over(request.timeout, |timeout| {
+        let reply: JoinReply = join_again(request.timeout, |timeout| {
             let body = JoinBody::new(&JoinRequest { timeout, ..request.clone() }, self.incarnation);
             self.client.post(&path, &body, timeout.saturating_add(MARGIN))
         })
         .map_err(|error| match error {
-            ClientError::Unreachable(why) => JoinError::Unreachable(why),
+            ClientError::Unreachable(why) | ClientError::Interrupted(why) => JoinError::Unreachable(why),
             ClientError::Refused { error, .. } => JoinError::Refused(error),
         })?;
         let answer = reply.answer(self.client.switch.ip());
@@ -189,7 +197,7 @@ impl Rendezvous for HttpRendezvous {
     fn leave(&self, job: JobId, key: JobKey, rank: u16, lost: bool) {
         let Some(name) = self.name(job) else { return };
         let body = LeaveBody { job_id: job.0, key: hex(key.0), rank, lost };
-        if let Err(error) = self.client.post::<Done>(&format!("/jobs/{name}/leave"), &body, BRIEF) {
+        if let Err(error) = self.client.post::<Done>(&format!("/jobs/{name}/leave"), &body, LEAVE) {
             tracing::debug!(job = name, rank, %error, "the switch did not receive the leave; the lease will end it");
         }
     }
@@ -201,7 +209,7 @@ impl Rendezvous for HttpRendezvous {
             Ok(Done {}) => Standing::Installed,
             Err(ClientError::Refused { code, error, .. }) if code == NO_CONTROLLER => Standing::Unreachable(error),
             Err(ClientError::Refused { .. }) => Standing::Unknown,
-            Err(ClientError::Unreachable(why)) => Standing::Unreachable(why),
+            Err(ClientError::Unreachable(why) | ClientError::Interrupted(why)) => Standing::Unreachable(why),
         }
     }
 
@@ -226,7 +234,7 @@ impl Rendezvous for HttpRendezvous {
                 Err(ClientError::Refused { code, error, .. }) if code == NO_CONTROLLER => Watched::NoController(error),
                 Err(ClientError::Refused { code, error, .. }) if code == STOPPING => Watched::Unreachable(error),
                 Err(ClientError::Refused { .. }) => Watched::Unknown,
-                Err(ClientError::Unreachable(why)) => Watched::Unreachable(why),
+                Err(ClientError::Unreachable(why) | ClientError::Interrupted(why)) => Watched::Unreachable(why),
             }
         })
     }
@@ -286,6 +294,22 @@ mod tests {
         assert_eq!(resolve(&format!("localhost:{}", address.port())).unwrap(), address);
         assert!(resolve("[fe80::1%e0]:5").unwrap_err().to_string().contains("one link only"));
         assert!(resolve("nobody.invalid:5").is_err());
+    }
+
+    #[test]
+    fn a_join_is_made_again_once_if_its_connection_ended_without_an_answer() {
+        fn interrupted<T>() -> Result<T, ClientError> {
+            Err(ClientError::Interrupted("the switch closed the connection".into()))
+        }
+        let (mut first, mut calls) = (true, 0);
+        let joined =
+            join_again(Duration::from_secs(60), |_| if std::mem::take(&mut first) { interrupted() } else { Ok(7) });
+        assert_eq!(joined, Ok(7));
+        let refused = join_again(Duration::from_secs(60), |_| {
+            calls += 1;
+            interrupted::<()>()
+        });
+        assert_eq!((refused, calls), (interrupted(), 2));
     }
 
     /// Its connection to the switch is its sign of life, and it takes the kernel a second to ask again for one.

@@ -16,7 +16,7 @@ use tributary_proto::contract::time::Span;
 use tributary_proto::contract::wire;
 
 use crate::api::{JoinBody, RankBody, SwitchBody, SwitchJoinBody, SwitchLeaveBody, hex};
-use crate::client::{ClientError, ParentApi, Token, again_if_handed_over};
+use crate::client::{ClientError, ParentApi, Token, join_again};
 use crate::os::to_duration;
 use crate::pool_size;
 use crate::rendezvous;
@@ -123,7 +123,7 @@ impl ParentClient {
                     for rank in &mut body.ranks {
                         body.modules = std::mem::take(&mut rank.join.modules);
                     }
-                    again_if_handed_over(timeout, |left| match still_open(&name) {
+                    join_again(timeout, |left| match still_open(&name) {
                         true => parent.join(&name, &body, left),
                         false => Err(ClientError::Unreachable("a newer join has replaced it".into())),
                     })
@@ -227,7 +227,7 @@ fn capped(request: JoinRequest, path_up: Option<Path>) -> JoinRequest {
 fn refusal(parent: &ParentApi, error: ClientError) -> Refusal {
     let addr = parent.addr();
     match error {
-        ClientError::Unreachable(why) => Refusal::Parent {
+        ClientError::Unreachable(why) | ClientError::Interrupted(why) => Refusal::Parent {
             sentence: format!("of the switch above: {why}"),
             code: "parent_unreachable".into(),
             rank: None,

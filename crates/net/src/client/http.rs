@@ -138,6 +138,11 @@ impl Client {
     fn unreachable_for(&self, error: &io::Error) -> ClientError {
         let switch = self.switch;
         ClientError::Unreachable(match error.kind() {
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
+                return ClientError::Interrupted(format!(
+                    "the switch at {switch} closed the connection without an answer"
+                ));
+            }
             io::ErrorKind::InvalidData => return self.not_a_switch(),
             // It speaks another version.
             io::ErrorKind::Unsupported => error.to_string(),

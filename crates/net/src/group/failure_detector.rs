@@ -12,8 +12,11 @@ use tributary_proto::contract::time::{Span, Time};
 
 use crate::rendezvous::{Departed, ServerAddr, SwitchRanks};
 
-/// If there is no progress for this time after a member has left, its contribution is missing.
-const STALL_AFTER_LEAVE: Span = Span::from_millis(1_000);
+/// If there is no progress for this time after a member has left, its contribution is missing. A result that was lost on
+/// a link that loses packets is sent again within this time, several times over.
+const STALL_AFTER_LEAVE: Span = Span::from_millis(5_000);
+/// The same where the switch does not answer.
+const STALL_WITHOUT_SWITCH: Span = Span::from_millis(1_000);
 /// The same time for a member that was lost. It is shorter, because no other member can still send what is missing and
 /// people wait.
 const STALL_AFTER_LOSS: Span = Span::from_millis(300);
@@ -146,7 +149,7 @@ impl FailureDetector {
             _ if failure.is_orderly() => (STALL_AFTER_LEAVE, STALL_AFTER_LEAVE),
             JobFailure::Departed(_) => (STALL_AFTER_LOSS, PROPAGATION),
             // Packets may still pass although calls fail.
-            JobFailure::NoSwitch(_) | JobFailure::Broken(_) => (STALL_AFTER_LEAVE, PROPAGATION),
+            JobFailure::NoSwitch(_) | JobFailure::Broken(_) => (STALL_WITHOUT_SWITCH, PROPAGATION),
         };
         Some((self.last_progress + stall).max(*known_at + grace))
     }
@@ -228,7 +231,7 @@ mod tests {
     fn results_of_a_member_that_left_in_good_order_may_still_arrive() {
         let mut failure_detector = FailureDetector::default();
         failure_detector.set_failure(millis(7_000), Some(gone(2, true)));
-        assert_eq!(failure_detector.give_up_at(), Some(millis(8_000)));
+        assert_eq!(failure_detector.give_up_at(), Some(millis(12_000)));
     }
 
     #[test]
