@@ -101,20 +101,20 @@ pub(super) fn decode_codes<T: FixedPoint, C: Number<Lane = CodeSum>>(
     }
 }
 
-/// Elements as binary32, exactly.
+/// An element as binary32, exactly.
 #[inline(always)]
-fn binary32<T: FixedPoint>(input: &[T]) -> impl Iterator<Item = f32> + Clone {
-    input.iter().map(|x| x.to_f64() as f32)
+fn binary32<T: FixedPoint>(x: T) -> f32 {
+    x.to_f64() as f32
 }
 
 #[inline(always)]
 pub(super) fn norm<T: FixedPoint>(input: &[T]) -> BlockExponent {
-    thc::norm(binary32(input))
+    thc::norm(input, binary32)
 }
 
 #[inline(always)]
 pub(super) fn encode_rotated<N: Near, T: FixedPoint>(input: &[T], scale: Scale, vector: &mut [u8]) {
-    thc::encode::<N>(binary32(input), scale, vector);
+    thc::encode::<N>(thc::block_of(input, binary32), input.len(), scale, vector);
 }
 
 #[inline(always)]
@@ -124,10 +124,9 @@ pub(super) fn encode_rotated_with_loss<N: Near, T: FixedPoint>(
     vector: &mut [u8],
     loss: &mut [T],
 ) {
-    let mut memory = [0f32; thc::MAX_BLOCK];
-    for (to, x) in loss.iter_mut().zip(thc::encode_with_loss::<N>(binary32(input), scale, vector, &mut memory)) {
-        *to = T::from_f64((*x).into());
-    }
+    let mut block = thc::block_of(input, binary32);
+    thc::encode_with_loss::<N>(&mut block, input.iter().map(|x| binary32(*x)), scale, vector);
+    loss.iter_mut().zip(block).for_each(|(to, x)| *to = T::from_f64(x.into()));
 }
 
 #[inline(always)]

@@ -92,18 +92,15 @@ pub const fn largest_norm(exponent: i16) -> i16 {
 
 /// The norm of a block of at most [`MAX_BLOCK`] elements, or that one is not finite.
 #[inline(always)]
-pub(crate) fn norm(input: impl Iterator<Item = f32>) -> BlockExponent {
-    let mut memory = [0f32; MAX_BLOCK];
-    let block = fill(input, &mut memory);
+pub(crate) fn norm<T: Copy>(input: &[T], binary32: impl Fn(T) -> f32) -> BlockExponent {
+    let square = |x: &T| f64::from(binary32(*x)) * f64::from(binary32(*x));
     // Eight sums side by side, so that vector registers add in the same order.
     let mut squares = [0f64; 8];
-    let (whole, rest) = block.as_chunks::<8>();
+    let (whole, rest) = input.as_chunks::<8>();
     for chunk in whole {
-        for (sum, x) in squares.iter_mut().zip(chunk) {
-            *sum += f64::from(*x) * f64::from(*x);
-        }
+        squares.iter_mut().zip(chunk).for_each(|(sum, x)| *sum += square(x));
     }
-    let rest: f64 = rest.iter().map(|x| f64::from(*x) * f64::from(*x)).sum();
+    let rest: f64 = rest.iter().map(square).sum();
     rounded_up((squares.iter().sum::<f64>() + rest).sqrt())
 }
 
@@ -130,42 +127,39 @@ fn rotated_and_norm(scale: Scale) -> (Rotated, Norm) {
     }
 }
 
-/// Copies the elements to the beginning of `memory`.
+/// A block of at most [`MAX_BLOCK`] elements, followed by zeros.
 #[inline(always)]
-fn fill(input: impl Iterator<Item = f32>, memory: &mut [f32; MAX_BLOCK]) -> &mut [f32] {
-    let mut elements = 0;
-    for (to, x) in memory.iter_mut().zip(input) {
-        *to = x;
-        elements += 1;
+pub(crate) fn block_of<T: Copy>(input: &[T], binary32: impl Fn(T) -> f32) -> [f32; MAX_BLOCK] {
+    // A whole block is not filled with zeros first.
+    if let Ok(whole) = <&[T; MAX_BLOCK]>::try_from(input) {
+        return whole.map(binary32);
     }
-    &mut memory[..elements]
+    let mut block = [0f32; MAX_BLOCK];
+    block.iter_mut().zip(input).for_each(|(to, x)| *to = binary32(*x));
+    block
 }
 
-/// Writes the codes of a block of at most [`MAX_BLOCK`] elements.
+/// Writes the codes of the first `elements` of a block.
 #[inline(always)]
-pub(crate) fn encode<N: Near>(input: impl Iterator<Item = f32>, scale: Scale, vector: &mut [u8]) {
-    let mut memory = [0f32; MAX_BLOCK];
-    let elements = fill(input, &mut memory).len();
-    codes_of::<N>(&mut memory[..padded(elements)], scale, vector);
+pub(crate) fn encode<N: Near>(mut block: [f32; MAX_BLOCK], elements: usize, scale: Scale, vector: &mut [u8]) {
+    codes_of::<N>(&mut block[..padded(elements)], scale, vector);
 }
 
-/// The same; and what the codes lack of the elements, for error feedback, in `memory`: all of a block that is not sent as
-/// it is, because an element of some rank is not finite; nothing of such an element.
+/// The same; and what the codes lack of the elements, for error feedback, in their place: all of a block that is not sent
+/// as it is, because an element of some rank is not finite; nothing of such an element.
 #[inline(always)]
-pub(crate) fn encode_with_loss<'a, N: Near>(
-    input: impl Iterator<Item = f32> + Clone,
+pub(crate) fn encode_with_loss<N: Near>(
+    block: &mut [f32; MAX_BLOCK],
+    input: impl ExactSizeIterator<Item = f32>,
     scale: Scale,
     vector: &mut [u8],
-    memory: &'a mut [f32; MAX_BLOCK],
-) -> &'a mut [f32] {
+) {
     let (rotated, norm) = rotated_and_norm(scale);
-    let elements = fill(input.clone(), memory).len();
-    let block = &mut memory[..padded(elements)];
+    let block = &mut block[..padded(input.len())];
     codes_of::<N>(block, scale, vector);
     if rotated.non_finite {
-        let block = &mut memory[..elements];
         block.iter_mut().for_each(|x| *x = if x.is_finite() { *x } else { 0.0 });
-        return block;
+        return;
     }
     let unit = norm.unit(block.len());
     let (low, high) = block.split_at_mut(vector.len());
@@ -175,7 +169,6 @@ pub(crate) fn encode_with_loss<'a, N: Near>(
     }
     turn_back::<N>(block, norm, rotated.signs);
     block.iter_mut().zip(input).for_each(|(loss, x)| *loss = x - *loss);
-    &mut memory[..elements]
 }
 
 /// `lanes <- levels of codes`. A byte has two codes, of elements that are half a block apart; a lane has 16 bits.
@@ -255,7 +248,9 @@ fn codes_of<N: Near>(block: &mut [f32], scale: Scale, vector: &mut [u8]) {
         pack(block, vector, |x, _| if x.is_finite() { 0 } else { NOT_FINITE }, |_| 0);
         return;
     }
-    rotate::<N>(block, norm, rotated.signs);
+    // Scaled to a norm below 2, and not divided by the root of the number of elements: so their standard deviation is the
+    // block's norm.
+    scale_flip_and_transform::<N>(block, norm.power(-1), rotated.signs);
     let half_levels = 0.5 * norm.levels_per_unit();
     pack(block, vector, |x, draw| code(x * half_levels, draw), |at| hash(rotated.rounding, at));
 }
@@ -278,13 +273,6 @@ fn pack(block: &[f32], vector: &mut [u8], code: impl Fn(f32, u32) -> u32, draws:
 const fn level(code: u8) -> u8 {
     // Levels are twice the code, and nearer to the middle by one where they are not at an end or in the middle.
     2 * code + (code.wrapping_sub(1) < 6) as u8 - (code.wrapping_sub(9) < 6) as u8
-}
-
-/// Rotates a block, scaled to a norm below 2. Its elements are not divided by the root of their number, so that they have
-/// the block's norm as their standard deviation.
-#[inline(always)]
-fn rotate<N: Near>(block: &mut [f32], norm: Norm, signs: u64) {
-    scale_flip_and_transform::<N>(block, norm.power(-1), signs);
 }
 
 /// The code of a rotated element in units of two levels: one of the two levels around it, the nearer one more probably, so
