@@ -5,16 +5,19 @@ The scenarios are those of PyTorch's own suite for backends that can be reconfig
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -365,12 +368,19 @@ def over_lossy_links(number: int, count: int, meet: str, times: int) -> int:
     return again
 
 
-def often(number: int, count: int, meet: str, switch: str, times: int) -> tuple[int, int]:
-    """Change members many times; threads and descriptors that are there in the end and were not in the beginning."""
+def often(number: int, count: int, meet: str, switch: str, times: int) -> tuple[int, list[str]]:
+    """Change members many times; threads, and kinds of descriptors, that are more in the end than in the beginning."""
     process = Process(number, count, meet)
 
-    def open_now() -> tuple[int, int]:
-        return threading.active_count(), len(os.listdir("/proc/self/fd"))
+    def open_now() -> tuple[int, Counter[str]]:
+        # Groups of other tests may have left garbage that has descriptors.
+        gc.collect()
+        kinds: Counter[str] = Counter()
+        for descriptor in Path("/proc/self/fd").iterdir():
+            # The one that lists them is closed again.
+            with suppress(OSError):
+                kinds[str(descriptor.readlink()).split(":")[0]] += 1
+        return threading.active_count(), kinds
 
     with process.group(switch=switch, job="changes-often"):
         handles = process.all_handles("first")
@@ -384,12 +394,14 @@ def often(number: int, count: int, meet: str, switch: str, times: int) -> tuple[
             assert mine.tolist() == [count] * 16
         reconfigure(times, handles)
         check(number, count)
-        # A goodbye may hold a socket for a moment yet; what leaks stays.
-        after, deadline = open_now(), time.monotonic() + 10
-        while any(late > early for early, late in zip(before, after, strict=True)) and time.monotonic() < deadline:
-            time.sleep(0.1)
+        deadline = time.monotonic() + 10
+        while True:
             after = open_now()
-    return after[0] - before[0], after[1] - before[1]
+            threads, descriptors = after[0] - before[0], sorted((after[1] - before[1]).elements())
+            # A goodbye may hold a socket for a moment yet; what leaks stays.
+            if (threads <= 0 and not descriptors) or time.monotonic() > deadline:
+                return threads, descriptors
+            time.sleep(0.1)
 
 
 if __name__ == "__main__":

@@ -193,6 +193,14 @@ fn entropies_that_are_recycled_avoid_a_slow_path() {
     assert!(recycled < blind / 2.0, "recycled {recycled} s, blind {blind} s");
 }
 
+/// Switches go on hashing packets onto it.
+#[test]
+fn entropies_that_are_recycled_avoid_a_path_that_has_failed() {
+    let failed = "[[fault]]\nat = \"200 us\"\nlinks = [[\"leaf 0\", \"spine 0\"]]\nloss = \"100 %\"\n";
+    let (blind, recycled) = (seconds_over_four_paths("packet", failed), seconds_over_four_paths("reps", failed));
+    assert!(recycled < blind / 2.0, "recycled {recycled} s, blind {blind} s");
+}
+
 #[test]
 fn settings_that_cannot_work_are_refused_with_a_sentence() {
     let refusal = |network: &str, rest: &str| {

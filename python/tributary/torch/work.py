@@ -181,23 +181,30 @@ class NetworkWork(GroupWork):
         ledger: Ledger,
     ) -> None:
         super().__init__(title, tensors, finish, callbacks, health, ledger)
-        self._transit = transit
+        #: None once the operation has ended: it holds the job's sockets, and a work with a future is a cycle.
+        self._transit: Transit | None = transit
         self._completer = completer
 
     def _await(self, timeout: timedelta) -> None:
         error: Exception | None = None
-        if not self._ended:
+        if (transit := self._transit) is not None:
             try:
-                self._transit.wait(timeout)
+                transit.wait(timeout)
             except StillRunningError:
                 raise
             except Exception as failed:
                 error = failed
         self._conclude(error)
 
+    def _conclude(self, error: BaseException | None) -> None:
+        try:
+            super()._conclude(error)
+        finally:
+            self._transit = None
+
     def is_completed(self) -> bool:
         """Whether the operation has ended, successfully or not."""
-        if not self._ended and self._transit.is_done():
+        if (transit := self._transit) is not None and transit.is_done():
             self.finish_quietly()
         return self._ended
 

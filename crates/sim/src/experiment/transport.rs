@@ -4,9 +4,9 @@ use tributary_proto::congestion::{self, Algorithm, Feedback, MAX_HOPS, dctcp};
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::Span;
 
-use crate::config::{Config, ConfigError, Routing, TransportSection, invalid};
+use crate::config::{Config, ConfigError, TransportSection, invalid};
 use crate::net::Framing;
-use crate::routing::Table;
+use crate::routing::{Balancing, Table};
 use crate::topology::Graph;
 use crate::transport::{Recovery, Spray, TransportSettings, payload_with_records};
 
@@ -62,14 +62,15 @@ fn transport(
     }
     let congestion_control = algorithm(section, &defaults).map_err(error)?;
     let spray = section.spray.unwrap_or_default();
-    check_spray(config, spray).map_err(error)?;
-    let is_sprayed = is_sprayed(config) || spray.takes_several_paths();
+    let [_, balancing] = config.network.balancing();
+    check_spray(balancing, spray).map_err(error)?;
+    let is_sprayed = balancing.goes_by_packet() || spray.takes_several_paths();
     let recovery = section.recovery.unwrap_or_default();
     check(graph, congestion_control, recovery, is_sprayed).map_err(error)?;
     let mut base_rtt = section.base_rtt.map_or(defaults.base_rtt, |rtt| rtt.0);
     if congestion_control.feedback == Feedback::Telemetry {
         let mut path = LongestPath::of(graph, framing, packet_bytes);
-        if background_routing(config) == Routing::Valiant {
+        if balancing == Balancing::Valiant {
             path = LongestPath { switches: 2 * path.switches - 1, round_trip: path.round_trip + path.round_trip };
         }
         if path.switches > MAX_HOPS {
@@ -107,25 +108,9 @@ fn algorithm(section: &TransportSection, defaults: &TransportSettings) -> Result
     })
 }
 
-fn background_routing(config: &Config) -> Routing {
-    config.network.background_routing.unwrap_or(config.network.routing)
-}
-
-/// True if packets of one flow may take several paths at the same time.
-fn is_sprayed(config: &Config) -> bool {
-    match background_routing(config) {
-        Routing::Ecmp | Routing::Flowlet | Routing::DimensionOrder => false,
-        Routing::RoundRobin
-        | Routing::Random
-        | Routing::LeastQueued
-        | Routing::DefaultUnlessHalfFull
-        | Routing::Valiant => true,
-    }
-}
-
 /// Refuses entropies where switches do not hash them.
-fn check_spray(config: &Config, spray: Spray) -> Result<(), String> {
-    if spray.takes_several_paths() && background_routing(config) != Routing::Ecmp {
+fn check_spray(balancing: Balancing, spray: Spray) -> Result<(), String> {
+    if spray.takes_several_paths() && balancing != Balancing::Ecmp {
         return Err(
             "spray chooses among the paths of routing = \"ecmp\", by what its switches hash; with another routing, \
                     leave spray out"

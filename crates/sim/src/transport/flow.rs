@@ -191,7 +191,7 @@ impl Sender {
         if let (Some(sent), Some(rtt)) = (echoed, rtt) {
             self.newest_arrived = self.newest_arrived.max(Some(sent.transmission));
             self.rtt.sample(rtt);
-            self.entropies.acknowledged(sent.entropy, marked);
+            self.entropies.acknowledged(now, sent.entropy, marked);
         }
         let mut fresh = u32::from(self.arrived(packet));
         for packet in self.base..next {
@@ -260,6 +260,7 @@ impl Sender {
         self.timeouts += 1;
         self.timer_start = now;
         self.congestion.on_timeout(now);
+        self.entropies.timed_out(now);
         self.begin_again();
     }
 

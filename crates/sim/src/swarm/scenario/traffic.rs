@@ -9,10 +9,11 @@ use tributary_proto::protocols;
 
 use super::{Draw, END, Ending};
 use crate::config::{
-    Bytes, Duration, Hosts, JobSection, LayerSection, Network, NodeSection, Pattern, Routing, Share, Sizes,
-    StepCollective, StepKind, StepSection, Timeouts, TrafficSection, TransportSection,
+    Bytes, Duration, Hosts, JobSection, LayerSection, Network, NodeSection, Pattern, Share, Sizes, StepCollective,
+    StepKind, StepSection, Timeouts, TrafficSection, TransportSection,
 };
 use crate::net::Service;
+use crate::routing::Balancing;
 use crate::transport::{Recovery, Spray};
 use crate::workload::FlowSizes;
 
@@ -83,13 +84,12 @@ impl Draw {
         names.extend(network.mark_above.map(|_| "dcqcn"));
         // Paths of other graphs may have more switches than packets have space for.
         names.extend((network.graph.is_none() && !super::shapes::is_direct(network)).then_some("hpcc"));
-        let background = network.background_routing.unwrap_or(network.routing);
-        let is_sprayed = !matches!(background, Routing::Ecmp | Routing::Flowlet | Routing::DimensionOrder);
+        let [_, balancing] = network.balancing();
         for section in traffic.iter_mut().filter(|section| UNDER_A_TRANSPORT.contains(&section.pattern)) {
             if self.0.chance(0.3) {
                 let congestion_control = Some(self.of(&names).to_string());
-                let recovery = (!is_sprayed && self.0.chance(0.5)).then_some(Recovery::GoBackN);
-                let spray = (background == Routing::Ecmp && recovery.is_none()).then(|| self.of(&SPRAYS));
+                let recovery = (!balancing.goes_by_packet() && self.0.chance(0.5)).then_some(Recovery::GoBackN);
+                let spray = (balancing == Balancing::Ecmp && recovery.is_none()).then(|| self.of(&SPRAYS));
                 section.transport_settings =
                     Some(TransportSection { congestion_control, recovery, spray, ..TransportSection::default() });
             }
