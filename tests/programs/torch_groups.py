@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -61,3 +64,14 @@ def data(rank: int, dtype: torch.dtype, *shape: int) -> torch.Tensor:
 def datas(size: int, dtype: torch.dtype, *shape: int) -> torch.Tensor:
     """All ranks' tensors, stacked."""
     return torch.stack([data(rank, dtype, *shape) for rank in range(size)])
+
+
+def open_descriptors() -> Counter[str]:
+    """This process's descriptors by their kinds, without those of garbage that earlier groups have left."""
+    gc.collect()
+    kinds: Counter[str] = Counter()
+    for descriptor in Path("/proc/self/fd").iterdir():
+        # The one that lists them is closed again.
+        with suppress(OSError):
+            kinds[str(descriptor.readlink()).split(":")[0]] += 1
+    return kinds

@@ -5,19 +5,16 @@ The scenarios are those of PyTorch's own suite for backends that can be reconfig
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import re
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,7 +22,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import ErrorType
 
 import tributary.torch
-from torch_groups import options_of
+from torch_groups import open_descriptors, options_of
 
 #: Of everything that is waited for in vain only where a test fails.
 LONG = timedelta(seconds=60)
@@ -372,21 +369,11 @@ def often(number: int, count: int, meet: str, switch: str, times: int) -> tuple[
     """Change members many times; threads, and kinds of descriptors, that are more in the end than in the beginning."""
     process = Process(number, count, meet)
 
-    def open_now() -> tuple[int, Counter[str]]:
-        # Groups of other tests may have left garbage that has descriptors.
-        gc.collect()
-        kinds: Counter[str] = Counter()
-        for descriptor in Path("/proc/self/fd").iterdir():
-            # The one that lists them is closed again.
-            with suppress(OSError):
-                kinds[str(descriptor.readlink()).split(":")[0]] += 1
-        return threading.active_count(), kinds
-
     with process.group(switch=switch, job="changes-often"):
         handles = process.all_handles("first")
         reconfigure(1, handles)
         check(number, count)
-        before = open_now()
+        before = threading.active_count(), open_descriptors()
         for turn in range(2, times):
             reconfigure(turn, handles[turn % count :] + handles[: turn % count])
             mine = torch.ones(16)
@@ -396,7 +383,7 @@ def often(number: int, count: int, meet: str, switch: str, times: int) -> tuple[
         check(number, count)
         deadline = time.monotonic() + 10
         while True:
-            after = open_now()
+            after = threading.active_count(), open_descriptors()
             threads, descriptors = after[0] - before[0], sorted((after[1] - before[1]).elements())
             # A goodbye may hold a socket for a moment yet; what leaks stays.
             if (threads <= 0 and not descriptors) or time.monotonic() > deadline:
