@@ -13,8 +13,8 @@ use tributary_proto::contract::time::{Span, Time};
 use crate::rendezvous::{Departed, ServerAddr, SwitchRanks};
 
 /// If there is no progress for this time after a member has left, its contribution is missing. A worker that has waited
-/// for others may ask again for a result that was lost after seconds only, and then that may be lost, too.
-const STALL_AFTER_LEAVE: Span = Span::from_millis(10_000);
+/// for others asks again for a result that was lost after 1.6 s at the latest, and so three times within this time.
+const STALL_AFTER_LEAVE: Span = Span::from_millis(5_000);
 /// The same where the switch does not answer.
 const STALL_WITHOUT_SWITCH: Span = Span::from_millis(1_000);
 /// The same time for a member that was lost. It is shorter, because no other member can still send what is missing and
@@ -231,7 +231,7 @@ mod tests {
     fn results_of_a_member_that_left_in_good_order_may_still_arrive() {
         let mut failure_detector = FailureDetector::default();
         failure_detector.set_failure(millis(7_000), Some(gone(2, true)));
-        assert_eq!(failure_detector.give_up_at(), Some(millis(17_000)));
+        assert_eq!(failure_detector.give_up_at(), Some(millis(12_000)));
     }
 
     #[test]
