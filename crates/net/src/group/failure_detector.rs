@@ -12,7 +12,7 @@ use tributary_proto::contract::time::{Span, Time};
 
 use crate::rendezvous::{Departed, ServerAddr, SwitchRanks};
 
-/// If there is no progress for this time after a member has left, its contribution is missing. A worker that has waited
+/// A collective that stands still for this time after a member has left lacks its contribution. A worker that has waited
 /// for others asks again for a result that was lost after 1.6 s at the latest, and so three times within this time.
 const STALL_AFTER_LEAVE: Span = Span::from_millis(5_000);
 /// The same where the switch does not answer.

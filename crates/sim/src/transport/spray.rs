@@ -29,7 +29,7 @@ impl Spray {
 
 /// How many entropies are kept to be taken again, as in REPS.
 const CACHED: usize = 8;
-/// For how long after a timeout only these are taken, as in the authors' simulations.
+/// For how long after a timeout only these are taken: ours, as long as the least timeout.
 const FREEZE: Span = Span::from_millis(10);
 
 /// The entropies of a flow.
