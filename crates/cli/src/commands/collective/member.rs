@@ -17,7 +17,8 @@ use crate::failure::Failure;
 use crate::flags::{one_of, parse_switch, parse_timeout};
 use crate::npy::{Array, Header};
 
-const MAX_CORES: i64 = CoreSlots::MAX_CORES as i64;
+/// The most cores that drive a worker.
+pub const MAX_CORES: i64 = CoreSlots::MAX_CORES as i64;
 
 /// One worker and its array.
 #[derive(clap::Args)]

@@ -29,8 +29,8 @@ use crate::output;
 
 use expected::Expected;
 use made_up::Plan;
-pub use member::dtype;
 use member::{ChosenOp, Member, chosen_op, reduce_op};
+pub use member::{MAX_CORES, dtype};
 pub use protocol::{options_help, protocol, protocols_help, read_options};
 use report::{Measured, Report, median};
 use sparse::Drawn;

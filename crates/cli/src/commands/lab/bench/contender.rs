@@ -58,8 +58,15 @@ pub struct Ours {
     pub numbers: Option<&'static str>,
     /// The design in which the switch sums, if the protocol has several.
     pub design: Option<&'static str>,
+    /// Threads of each worker, each with a socket.
+    pub cores: u16,
     /// The share of the elements that ranks bring; `None` for dense tensors.
     pub density: Option<Density>,
+}
+
+/// True if the workers of some job of the protocol may have several cores.
+fn divides_slots(protocol: &Protocol) -> bool {
+    (protocol.divides_slots)(&protocol.options.defaults())
 }
 
 impl Contender {
@@ -69,6 +76,7 @@ impl Contender {
         dtypes: &[DType],
         numbers: &[&'static str],
         designs: &[&'static str],
+        cores: &[u16],
     ) -> Vec<Contender> {
         let of = |words: &[&'static str], has_choice: bool| -> Vec<_> {
             if has_choice && !words.is_empty() { words.iter().copied().map(Some).collect() } else { vec![None] }
@@ -77,9 +85,12 @@ impl Contender {
         for &protocol in protocols {
             let numbers = of(numbers, protocol.options.specs.contains(&Numbers::OPTION));
             let designs = of(designs, design::has_designs(protocol));
+            let cores = if divides_slots(protocol) { cores } else { &[1] };
             for (&dtype, &design) in dtypes.iter().flat_map(|dtype| designs.iter().map(move |design| (dtype, design))) {
-                let ours = |&numbers| Contender::Ours(Ours { protocol, dtype, numbers, design, density: None });
-                all.extend(numbers.iter().map(ours));
+                for &numbers in &numbers {
+                    let ours = |&cores| Ours { protocol, dtype, numbers, design, cores, density: None };
+                    all.extend(cores.iter().map(ours).map(Contender::Ours));
+                }
             }
         }
         all.push(Contender::Gloo(None));
@@ -89,8 +100,8 @@ impl Contender {
     /// The contenders that sum sparse tensors: first with dense tensors, then with sparse ones of each density.
     pub fn sparse(protocols: &[&'static Protocol], densities: &[Density]) -> Vec<Contender> {
         let able = protocols.iter().copied().filter(|protocol| protocol.options.sparse.is_some());
-        let ours =
-            able.map(|protocol| Ours { protocol, dtype: DType::F32, numbers: None, design: None, density: None });
+        let (dtype, numbers, design, cores, density) = (DType::F32, None, None, 1, None);
+        let ours = able.map(|protocol| Ours { protocol, dtype, numbers, design, cores, density });
         let dense: Vec<Contender> = ours.map(Contender::Ours).chain([Contender::Gloo(None)]).collect();
         dense.into_iter().flat_map(|who| [who].into_iter().chain(densities.iter().map(move |&at| who.at(at)))).collect()
     }
@@ -140,6 +151,7 @@ impl Contender {
     pub fn name(&self) -> String {
         let sparse = self.density().map(|density| format!("sparse {density}"));
         let spare = if let Contender::OneWord(spare @ 1..) = self { Some(format!("+{spare} spare")) } else { None };
+        let cores = (self.cores() > 1).then(|| format!("{} cores", self.cores()));
         let words = match self {
             Contender::OneWord(_) => vec!["one word"],
             Contender::Gloo(_) => vec!["Gloo"],
@@ -149,7 +161,13 @@ impl Contender {
                 [Some(protocol.name), dtype, numbers, *design].into_iter().flatten().collect()
             }
         };
-        words.into_iter().chain(spare.as_deref()).chain(sparse.as_deref()).collect::<Vec<_>>().join(" ")
+        words
+            .into_iter()
+            .chain(cores.as_deref())
+            .chain(spare.as_deref())
+            .chain(sparse.as_deref())
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     /// The name of the protocol in JSON.
@@ -185,6 +203,14 @@ impl Contender {
         }
     }
 
+    /// Threads of each worker, each with a socket.
+    pub fn cores(&self) -> u16 {
+        match self {
+            Contender::Ours(ours) => ours.cores,
+            Contender::OneWord(_) | Contender::Gloo(_) => 1,
+        }
+    }
+
     /// The same protocol and numbers with float32.
     pub fn of_f32(&self) -> Contender {
         match *self {
@@ -212,7 +238,8 @@ impl Ours {
         let dtype = ["--dtype".to_owned(), self.dtype.name().to_owned()];
         let sparse = self.density.map(|density| ["--sparse".to_owned(), density.to_string()]);
         let design = self.design.map(|design| ["--design".to_owned(), design.to_owned()]);
-        dtype.into_iter().chain([numbers, design, sparse].into_iter().flatten().flatten()).collect()
+        let cores = (self.cores > 1).then(|| ["--cores".to_owned(), self.cores.to_string()]);
+        dtype.into_iter().chain([numbers, design, cores, sparse].into_iter().flatten().flatten()).collect()
     }
 }
 

@@ -35,6 +35,8 @@ pub struct Line {
     pub numbers: &'static str,
     /// The design in which the switch sums; `None` if the protocol chooses.
     pub design: Option<&'static str>,
+    /// Threads of each worker.
+    pub cores: u16,
     /// The share of the elements that ranks bring; `None` for dense tensors.
     pub density: Option<f64>,
     /// Median completion time of the tensor.
@@ -83,6 +85,7 @@ impl Line {
             dtype: who.dtype().name(),
             numbers: who.numbers(),
             design: who.design(),
+            cores: who.cores(),
             density: who.density().map(Density::share),
             seconds,
             goodput_gbps: bytes * 8.0 / seconds / 1e9,

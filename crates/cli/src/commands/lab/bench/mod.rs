@@ -25,7 +25,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::program::Program;
 
-use crate::commands::collective::{self, design};
+use crate::commands::collective::{self, MAX_CORES, design};
 use contender::Density;
 use plan::{Plan, Rate};
 
@@ -37,6 +37,7 @@ Examples:
   tributary lab bench --hosts 4 --dtype f32,bf16         what half the bytes an element give
   tributary lab bench --hosts 4 --numbers float,fixed    float sums beside fixed point
   tributary lab bench --hosts 4 --design single,multi:4  one buffer for a block's packets, or four
+  tributary lab bench --hosts 2 --rate unshaped --cores 1,2   one thread a worker, or two
   tributary lab bench --sparse 0.01,0.1,0.4              sparse tensors beside dense ones
   tributary lab bench --hosts 4 --servers 1 --protocol NAME   these alone, and a parameter server
   tributary lab bench --hosts 4 --one-word --spare 1     PyTorch, and a switch on a spare host
@@ -97,11 +98,14 @@ pub struct Args {
     pub numbers: Vec<&'static str>,
     #[arg(long, value_name = "DESIGN,...", value_delimiter = ',', value_parser = design::parse, help = design::help_of_several())]
     pub design: Vec<&'static str>,
+    /// Threads of each worker, each with a socket, for protocols that divide their slots among them [default: 1]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=MAX_CORES))]
+    pub cores: Vec<u16>,
     /// Sum sparse tensors, to which ranks bring these shares of the elements, beside dense ones: with protocols that can, and Gloo
-    #[arg(long, value_name = "DENSITY,...", value_delimiter = ',', conflicts_with_all = ["dtype", "numbers", "design"], value_parser = Density::parse)]
+    #[arg(long, value_name = "DENSITY,...", value_delimiter = ',', conflicts_with_all = ["dtype", "numbers", "design", "cores"], value_parser = Density::parse)]
     pub sparse: Vec<Density>,
     /// Measure two jobs on one switch, one with a slow rank, under each way to share the switch's memory
-    #[arg(long, conflicts_with_all = ["hosts", "loss", "dtype", "numbers", "sparse", "protocol", "servers", "shards", "python", "no_gloo"])]
+    #[arg(long, conflicts_with_all = ["hosts", "loss", "dtype", "numbers", "cores", "sparse", "protocol", "servers", "shards", "python", "no_gloo"])]
     pub tenants: bool,
     /// With --tenants: blocks that the switch holds [default: 1.25 times the packets that a path holds, 32 at least]
     #[arg(long, value_name = "N", requires = "tenants", value_parser = clap::value_parser!(u32).range(32..=1 << 20))]

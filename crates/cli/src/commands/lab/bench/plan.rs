@@ -123,7 +123,8 @@ impl Plan {
             contenders: match &args.sparse[..] {
                 [] => {
                     let (dtypes, numbers) = (or(&args.dtype, DType::F32), or(&args.numbers, "float"));
-                    [words, Contender::all(&protocols, &dtypes, &numbers, &args.design)].concat()
+                    let cores = or(&args.cores, 1);
+                    [words, Contender::all(&protocols, &dtypes, &numbers, &args.design, &cores)].concat()
                 }
                 densities => Contender::sparse(&protocols, densities),
             },
@@ -317,6 +318,19 @@ mod tests {
         }
         assert_eq!(names.len(), plan("").contenders.len() + able().count());
         assert!(design::parse("round").unwrap_err().contains("single"));
+    }
+
+    #[test]
+    fn workers_of_one_core_and_of_several_take_turns_where_a_protocol_divides_its_slots() {
+        let contenders = plan("--cores 1,2").contenders;
+        let several = |who: &&Contender| who.cores() == 2;
+        let able = crate::cluster::job::protocols()
+            .filter(|protocol| (protocol.divides_slots)(&protocol.options.defaults()))
+            .map(|protocol| format!("{protocol} 2 cores"));
+        assert!(contenders.iter().filter(several).map(Contender::name).eq(able), "{contenders:?}");
+        assert!(contenders.iter().any(|who| who.cores() == 1));
+        let Some(Contender::Ours(two)) = contenders.iter().find(several) else { panic!("{contenders:?}") };
+        assert!(two.flags().ends_with(&["--cores".to_owned(), "2".to_owned()]), "{:?}", two.flags());
     }
 
     #[test]

@@ -225,7 +225,7 @@ mod tests {
 
     fn contenders(dtypes: &[DType], numbers: &[&'static str]) -> Vec<Contender> {
         let protocols: Vec<_> = job::protocols().collect();
-        Contender::all(&protocols, dtypes, numbers, &[])
+        Contender::all(&protocols, dtypes, numbers, &[], &[1])
     }
 
     fn ours() -> Contender {
