@@ -111,7 +111,7 @@ impl Rendezvous for Tapped {
             fabric: None,
         })
     }
-    fn leave(&self, _job: JobId, _key: JobKey, _rank: u16, _lost: bool) {}
+    fn leave(&self, _job: JobId, _key: JobKey, _rank: u16, _completed: Option<u64>) {}
     fn standing(&self, _job: JobId, _key: JobKey) -> Standing {
         Standing::Installed
     }

@@ -110,8 +110,9 @@ pub enum Effect {
         key: JobKey,
         /// This switch's number at its parent.
         wid: ChildId,
-        /// The job ended although not all members had left.
-        lost: bool,
+        /// How many of the job's first collectives all members had completed when they left; `None` if the job ended
+        /// before all had left in good order.
+        completed: Option<u64>,
     },
     /// Answer a join. No join is answered twice.
     Answer {

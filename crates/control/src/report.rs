@@ -154,7 +154,7 @@ pub(crate) fn running_view(job: &RunningJob) -> JobView {
     let state_of = |wid: usize| (job.members[wid].state, job.members[wid].last_seen);
     let (members, switches) = views(&job.plan.children, state_of);
     let gone = job.departed(None).members;
-    let missing: Vec<u16> = gone.iter().filter(|gone| !gone.left).map(|gone| gone.rank).collect();
+    let missing: Vec<u16> = gone.iter().filter(|gone| !gone.has_left()).map(|gone| gone.rank).collect();
     JobView {
         name: job.plan.name.clone(),
         id: Some(job.plan.config.job),

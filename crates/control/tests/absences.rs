@@ -37,7 +37,7 @@ fn a_switch_that_is_gone_is_named_with_the_ranks_behind_it() {
     absent(&mut switch, &plan, 1.4);
     assert_eq!(switch.control.gone(plan.config.job), Some(Departed::default()), "it may be started again");
     absent(&mut switch, &plan, 0.2);
-    let members = [2, 3].map(|rank| Gone { rank, left: false }).to_vec();
+    let members = [2, 3].map(|rank| Gone { rank, completed: None }).to_vec();
     let gone = Departed { members, switches: vec![leaf()], servers: Vec::new() };
     assert_eq!(switch.control.gone(plan.config.job), Some(gone));
 }
@@ -94,7 +94,7 @@ fn a_rank_that_died_while_its_switch_was_gone_is_lost_soon_after() {
     switch.control.unreachable(switch.now, plan.config.job, &[]);
     switch.pass(secs(1.1), &[(&plan, &[0, 1, 2])]);
     let gone = switch.control.gone(plan.config.job).unwrap();
-    assert_eq!((gone.members, gone.switches), (vec![Gone { rank: 3, left: false }], Vec::new()));
+    assert_eq!((gone.members, gone.switches), (vec![Gone { rank: 3, completed: None }], Vec::new()));
 }
 
 #[test]

@@ -57,7 +57,7 @@ fn a_worker_that_is_killed_is_known_by_its_rank_in_little_more_than_a_second_and
         switch.control.unwatch(switch.now, doomed.config.job, doomed.child_of(1).unwrap_or(ChildId(1)));
         switch.pass(KNOWN, &[(&doomed, &[0, 2]), (&other, &[0, 1, 2])]);
         let gone = switch.control.gone(doomed.config.job).unwrap();
-        assert_eq!((gone.members, phase(&switch, "doomed")), (vec![Gone { rank: 1, left: false }], Phase::Failed));
+        assert_eq!((gone.members, phase(&switch, "doomed")), (vec![Gone { rank: 1, completed: None }], Phase::Failed));
         assert_eq!(switch.control.departures(other.config.job), news, "{protocol}: others get no report");
         assert_eq!((switch.slots[&other.config.job], phase(&switch, "other")), (slots, Phase::Running), "{protocol}");
         // The ranks that know of it leave, and what the job had is free at once.

@@ -11,11 +11,11 @@ use tributary_proto::contract::time::{Span, Time};
 const ID: JobId = JobId(1);
 
 fn lost(rank: u16) -> Gone {
-    Gone { rank, left: false }
+    Gone { rank, completed: None }
 }
 
 fn left(rank: u16) -> Gone {
-    Gone { rank, left: true }
+    Gone { rank, completed: Some(0) }
 }
 
 fn members(gone: &[Gone]) -> Departed {
@@ -172,15 +172,33 @@ fn a_switch_below_that_dies_is_named_with_its_ranks_within_two_keepalives() {
 fn a_switch_that_ends_a_job_because_of_a_lost_rank_is_not_lost_itself() {
     let (mut top, plan) = top();
     say(&mut top, &plan, 1, members(&[lost(3)]));
-    top.leave_switch(Time::ZERO, &plan.name, ID, plan.config.key, ChildId(1), true).unwrap();
+    top.leave_switch(Time::ZERO, &plan.name, ID, plan.config.key, ChildId(1), None).unwrap();
     assert_eq!(top.gone_beside(ID, ChildId(0)), Some(members(&[lost(1), lost(3)])));
+}
+
+/// Ranks elsewhere may still lack a result of collectives that all below it have completed, and of no others.
+#[test]
+fn a_switch_that_leaves_says_what_all_members_below_it_have_completed() {
+    let (mut top, plan) = top();
+    top.leave_switch(Time::ZERO, &plan.name, ID, plan.config.key, ChildId(1), Some(5)).unwrap();
+    let left = [1, 3].map(|rank| Gone { rank, completed: Some(5) });
+    assert_eq!(top.gone_beside(ID, ChildId(0)), Some(members(&left)));
+
+    let (mut rack, _) = below();
+    while rack.poll_effect().is_some() {}
+    for (rank, completed) in [(0, 7), (2, 5)] {
+        rack.leave(Time::ZERO, &name("job"), ID, rank, JobKey(7), Some(completed)).unwrap();
+    }
+    let effects: Vec<Effect> = std::iter::from_fn(|| rack.poll_effect()).collect();
+    let says = |effect: &Effect| matches!(effect, Effect::LeaveParent { completed: Some(5), .. });
+    assert!(effects.iter().any(says), "{effects:?}");
 }
 
 /// Its job has ended there: packets that it sent before are counted after it has left.
 #[test]
 fn a_switch_that_leaves_as_lost_stays_lost_whatever_still_comes_from_it() {
     let (mut top, plan) = top();
-    top.leave_switch(Time::ZERO, &plan.name, ID, plan.config.key, ChildId(1), true).unwrap();
+    top.leave_switch(Time::ZERO, &plan.name, ID, plan.config.key, ChildId(1), None).unwrap();
     pass(&mut top, Time::ZERO, secs(0.1), &[0, 1], false);
     let gone = Departed { members: vec![lost(1), lost(3)], switches: vec![switch(2, &[1, 3])], servers: Vec::new() };
     assert_eq!(top.gone_beside(ID, ChildId(0)), Some(gone));
@@ -217,7 +235,7 @@ fn the_parent_is_lost_when_it_is_silent_and_nothing_listens_there() {
     assert_eq!(rack.gone(ID), Some(gone));
     // Nobody can ask this switch for the other racks any more: the slots come back when its own ranks have left.
     for rank in [0, 2] {
-        rack.leave(now, &name("job"), ID, rank, JobKey(7), false).unwrap();
+        rack.leave(now, &name("job"), ID, rank, JobKey(7), Some(0)).unwrap();
     }
     assert!(rack.jobs().is_empty());
 }

@@ -33,7 +33,7 @@ fn slots_come_back_when_the_last_member_leaves() {
 fn a_member_that_says_it_is_lost_stays_lost_whatever_still_comes_from_it() {
     let mut switch = TestSwitch::new(64 * MIB);
     let plan = switch.start("a", 3, 1);
-    switch.leave_as(&plan, 1, true);
+    switch.leave_after(&plan, 1, None);
     assert_eq!(switch.control.jobs()[0].missing, [1]);
     switch.receive(&plan, ALL);
     let (phase, members) = job_state(&switch, &plan).unwrap();

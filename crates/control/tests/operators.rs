@@ -48,7 +48,7 @@ fn an_evicted_member_is_lost_whatever_it_sends_and_the_others_learn_its_rank() {
     assert_eq!(switch.control.evict(switch.now, &name("a"), 3).unwrap_err().code(), "no_member");
     assert_eq!(switch.control.evict(switch.now, &name("b"), 0).unwrap_err().code(), "unknown_job");
     switch.control.evict(switch.now, &name("a"), 1).unwrap();
-    let gone = Departed { members: vec![Gone { rank: 1, left: false }], ..Departed::default() };
+    let gone = Departed { members: vec![Gone { rank: 1, completed: None }], ..Departed::default() };
     switch.pass(Span::from_millis(5_000), &[(&plan, &[0, 1, 2])]);
     assert_eq!(switch.control.gone(plan.config.job), Some(gone));
 }

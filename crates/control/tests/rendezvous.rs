@@ -357,7 +357,7 @@ fn only_members_speak_for_a_job() {
         ("a", id, 2, key, "bad_rank"),
     ];
     for (job, id, rank, key, code) in cases {
-        let refusal = switch.control.leave(now, &name(job), id, rank, key, false).unwrap_err();
+        let refusal = switch.control.leave(now, &name(job), id, rank, key, Some(0)).unwrap_err();
         assert_eq!(refusal.code(), code);
     }
     assert_eq!(switch.phases(), [("a".into(), Phase::Running)]);

@@ -28,7 +28,7 @@ fn a_member_whose_connection_closes_and_that_falls_silent_is_lost_within_two_kee
     switch.pass(secs(0.9), &[(&plan, &[0, 2])]);
     assert_eq!(switch.control.departures(plan.config.job), before);
     switch.pass(secs(0.1), &[(&plan, &[0, 2])]);
-    assert_eq!(gone(&switch, &plan), Some(vec![Gone { rank: 1, left: false }]));
+    assert_eq!(gone(&switch, &plan), Some(vec![Gone { rank: 1, completed: None }]));
     assert_ne!(switch.control.departures(plan.config.job), before);
 }
 
@@ -60,7 +60,7 @@ fn a_member_that_has_stalled_is_not_lost_while_its_host_says_that_its_socket_is_
     }
     // Now it dies: nobody says that it lives.
     switch.pass(secs(2.9), &[(&plan, &[0])]);
-    assert_eq!(gone(&switch, &plan), Some(vec![Gone { rank: 1, left: false }]));
+    assert_eq!(gone(&switch, &plan), Some(vec![Gone { rank: 1, completed: None }]));
 }
 
 /// A job of two whose rank 1 is about to lose its connection; its host has said this while the connection stood.
@@ -85,7 +85,7 @@ fn a_member_whose_host_says_that_its_socket_is_gone_is_lost_at_once() {
     switch.pass(secs(0.07), &[(&plan, &[0])]);
     assert_eq!(gone(&switch, &plan), Some(Vec::new()), "what it sent last may still be in queues");
     switch.pass(secs(0.01), &[(&plan, &[0])]);
-    assert_eq!(gone(&switch, &plan), Some(vec![Gone { rank: 1, left: false }]));
+    assert_eq!(gone(&switch, &plan), Some(vec![Gone { rank: 1, completed: None }]));
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn that_a_socket_is_refused_counts_only_of_a_closed_connection_and_a_host_that_h
         switch.pass(secs(0.9), &[(&plan, &[0])]);
         assert_eq!(gone(&switch, &plan), Some(Vec::new()), "{said:?}");
         switch.pass(secs(0.1), &[(&plan, &[0])]);
-        assert_eq!(gone(&switch, &plan), Some(vec![Gone { rank: 1, left: false }]), "{said:?}");
+        assert_eq!(gone(&switch, &plan), Some(vec![Gone { rank: 1, completed: None }]), "{said:?}");
     }
 }
 
@@ -149,7 +149,7 @@ fn that_a_socket_is_there_right_after_its_connection_closed_does_not_prove_a_liv
     switch.pass(secs(0.5), &[(&plan, &[0])]);
     assert_eq!(switch.control.poll_probe(), Some(target), "it is probed again before it is called lost");
     switch.pass(secs(0.48), &[(&plan, &[0])]);
-    assert_eq!(gone(&switch, &plan), Some(vec![Gone { rank: 1, left: false }]));
+    assert_eq!(gone(&switch, &plan), Some(vec![Gone { rank: 1, completed: None }]));
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn a_silent_member_with_an_open_connection_has_its_whole_lease() {
     switch.pass(secs(9.9), &[(&plan, &[0])]);
     assert_eq!(gone(&switch, &plan), Some(Vec::new()));
     switch.pass(secs(0.2), &[(&plan, &[0])]);
-    assert_eq!(gone(&switch, &plan), Some(vec![Gone { rank: 1, left: false }]));
+    assert_eq!(gone(&switch, &plan), Some(vec![Gone { rank: 1, completed: None }]));
     switch.pass(secs(1.0), &[(&plan, &[0, 1])]);
     assert_eq!(gone(&switch, &plan), Some(Vec::new()), "packets come from it again");
 }
@@ -174,7 +174,7 @@ fn who_has_left_is_gone_too_and_not_lost() {
     switch.leave(&plan, 0);
     switch.control.unwatch(switch.now, plan.config.job, ChildId(0));
     switch.pass(secs(5.0), &[(&plan, &[1])]);
-    assert_eq!(gone(&switch, &plan), Some(vec![Gone { rank: 0, left: true }]));
+    assert_eq!(gone(&switch, &plan), Some(vec![Gone { rank: 0, completed: Some(0) }]));
     switch.leave(&plan, 1);
     assert_eq!(gone(&switch, &plan), None);
     // The connection outlives the job.
@@ -213,7 +213,7 @@ fn a_stopped_member_whose_connection_stands_is_present_for_as_long_as_its_host_h
     assert!((10..=30).contains(&probes), "once in about three seconds: {probes}");
     // The host loses its power: nothing answers.
     switch.pass(secs(4.0), &[(&plan, &[0])]);
-    assert_eq!(gone(&switch, &plan), Some(vec![Gone { rank: 1, left: false }]));
+    assert_eq!(gone(&switch, &plan), Some(vec![Gone { rank: 1, completed: None }]));
     // It was the network that was cut, and the process goes on.
     switch.pass(secs(0.5), &[(&plan, &[0, 1])]);
     assert_eq!(gone(&switch, &plan), Some(Vec::new()));
@@ -233,7 +233,7 @@ fn a_silent_member_whose_host_says_nothing_is_lost_at_the_end_of_its_lease() {
             assert_eq!(gone(&switch, &plan), Some(Vec::new()));
         }
         switch.pass(secs(0.5), &[(&plan, &[0])]);
-        assert_eq!(gone(&switch, &plan), Some(vec![Gone { rank: 1, left: false }]));
+        assert_eq!(gone(&switch, &plan), Some(vec![Gone { rank: 1, completed: None }]));
     }
 }
 
@@ -271,7 +271,7 @@ fn a_switch_that_has_stood_still_probes_before_it_loses_a_member_whose_connectio
         switch.pass(secs(0.4), &[(&plan, &[0])]);
         assert_eq!(gone(&switch, &plan), Some(Vec::new()), "its host has time for an answer");
         switch.pass(secs(0.2), &[(&plan, &[0])]);
-        let lost = is_lost.then_some(Gone { rank: 1, left: false });
+        let lost = is_lost.then_some(Gone { rank: 1, completed: None });
         assert_eq!(gone(&switch, &plan), Some(lost.into_iter().collect()), "{early:?} {answer:?}");
     }
 }

@@ -194,9 +194,9 @@ impl Rendezvous for HttpRendezvous {
         Some(self.incarnation)
     }
 
-    fn leave(&self, job: JobId, key: JobKey, rank: u16, lost: bool) {
+    fn leave(&self, job: JobId, key: JobKey, rank: u16, completed: Option<u64>) {
         let Some(name) = self.name(job) else { return };
-        let body = LeaveBody { job_id: job.0, key: hex(key.0), rank, lost };
+        let body = LeaveBody { job_id: job.0, key: hex(key.0), rank, completed };
         if let Err(error) = self.client.post::<Done>(&format!("/jobs/{name}/leave"), &body, LEAVE) {
             tracing::debug!(job = name, rank, %error, "the switch did not receive the leave; the lease will end it");
         }
@@ -341,11 +341,11 @@ mod tests {
     }
 
     #[test]
-    fn a_leave_names_a_loss_only_where_there_is_one() {
-        let leave = |lost| serde_json::to_value(LeaveBody { job_id: 1, key: hex(7), rank: 2, lost }).unwrap();
-        let ordinary = serde_json::json!({ "job_id": 1, "key": "0000000000000007", "rank": 2 });
-        assert_eq!(leave(false), ordinary);
-        assert_eq!(leave(true)["lost"], true);
-        assert!(!serde_json::from_value::<LeaveBody>(ordinary).unwrap().lost, "a leave without it is an ordinary one");
+    fn a_leave_says_what_the_member_has_completed_unless_it_is_lost() {
+        let leave = |completed| serde_json::to_value(LeaveBody { job_id: 1, key: hex(7), rank: 2, completed }).unwrap();
+        let lost = serde_json::json!({ "job_id": 1, "key": "0000000000000007", "rank": 2 });
+        assert_eq!(leave(None), lost);
+        assert_eq!(leave(Some(0))["completed"], 0);
+        assert_eq!(serde_json::from_value::<LeaveBody>(lost).unwrap().completed, None);
     }
 }

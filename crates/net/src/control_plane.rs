@@ -340,9 +340,9 @@ impl ControlPlane {
                         parent_client.join(join, self.shard_addrs());
                     }
                 }
-                Effect::LeaveParent { name, job, key, wid, lost } => {
+                Effect::LeaveParent { name, job, key, wid, completed } => {
                     if let Some(parent_client) = &self.parent_client {
-                        parent_client.leave(name, job, key, wid, lost);
+                        parent_client.leave(name, job, key, wid, completed);
                     }
                 }
             }

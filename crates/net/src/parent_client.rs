@@ -169,10 +169,10 @@ impl ParentClient {
     }
 
     /// Leaves a job at the parent.
-    pub fn leave(&self, name: JobName, job: JobId, key: JobKey, wid: ChildId, lost: bool) {
+    pub fn leave(&self, name: JobName, job: JobId, key: JobKey, wid: ChildId, completed: Option<u64>) {
         let parent = Arc::clone(&self.parent);
-        let body =
-            SwitchLeaveBody { job_id: job.0, key: hex(key.0), wid: wid.0, incarnation: hex(self.incarnation), lost };
+        let (key, incarnation) = (hex(key.0), hex(self.incarnation));
+        let body = SwitchLeaveBody { job_id: job.0, key, wid: wid.0, incarnation, completed };
         let task = spawn_blocking(move || {
             if let Err(error) = parent.leave(&name, &body) {
                 tracing::debug!(job = %name, %error, "the parent switch did not receive the leave; the lease will end it");

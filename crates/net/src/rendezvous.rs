@@ -144,9 +144,10 @@ pub trait Rendezvous: Send + Sync {
     fn incarnation(&self) -> Option<u64> {
         None
     }
-    /// Leaves a job; as a member that others have `lost`, if it can no longer contribute to what they have begun. A caller
-    /// could do nothing about an error, so there is none.
-    fn leave(&self, job: JobId, key: JobKey, rank: u16, lost: bool);
+    /// Leaves a job, of whose first collectives this member has completed this many; without a number as a member that others
+    /// have lost, since it can no longer contribute to what they have begun. A caller could do nothing about an error, so
+    /// there is none.
+    fn leave(&self, job: JobId, key: JobKey, rank: u16, completed: Option<u64>);
     /// Asks about a job that has gone silent; answers within about a second.
     fn standing(&self, job: JobId, key: JobKey) -> Standing;
     /// Reports where the job's large sums are made; returns within about a second. It is for operators, so a report that

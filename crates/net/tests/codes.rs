@@ -140,8 +140,8 @@ impl Rendezvous for Behind {
         let answer = self.switch.join(&JoinRequest { udp, ..request.clone() })?;
         Ok(JoinAnswer { shards: vec![udp], ..answer })
     }
-    fn leave(&self, job: JobId, key: JobKey, rank: u16, lost: bool) {
-        self.switch.leave(job, key, rank, lost);
+    fn leave(&self, job: JobId, key: JobKey, rank: u16, completed: Option<u64>) {
+        self.switch.leave(job, key, rank, completed);
     }
     fn standing(&self, job: JobId, key: JobKey) -> Standing {
         self.switch.standing(job, key)

@@ -99,7 +99,7 @@ impl Fabric {
 
     fn leave(&self, job: &str, hosts: &[&str], joined: &Value) {
         for (rank, host) in hosts.iter().enumerate() {
-            let body = json!({ "job_id": joined["job_id"], "key": joined["key"], "rank": rank });
+            let body = json!({ "job_id": joined["job_id"], "key": joined["key"], "rank": rank, "completed": 0 });
             self.ask(host, &format!("/jobs/{job}/leave"), &body);
         }
     }

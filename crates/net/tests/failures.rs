@@ -62,7 +62,7 @@ const AGES: Duration = Duration::from_secs(3_600);
 
 #[test]
 fn a_rank_that_the_switch_calls_lost_or_that_left_ends_what_waits_for_it_long_before_its_timeout() {
-    for (left, expected) in [(false, "rank 2 is gone"), (true, "rank 2 has left the job")] {
+    for (completed, expected) in [(None, "rank 2 is gone"), (Some(1), "rank 2 has left the job")] {
         for protocol in [protocols::named("switchml").unwrap(), protocols::named("ring").unwrap()] {
             let switch = LocalSwitch::start(2);
             let all_failed = Barrier::new(3);
@@ -75,7 +75,7 @@ fn a_rank_that_the_switch_calls_lost_or_that_left_ends_what_waits_for_it_long_be
                     let mut data = vec![1i32; 50_000];
                     group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
                     if rank == 2 {
-                        switch.announce(&[Gone { rank: 2, left }]);
+                        switch.announce(&[Gone { rank: 2, completed }]);
                     } else {
                         for _ in 0..2 {
                             let failed = group.allreduce_in_place(&mut data, ReduceOp::Sum, AGES).unwrap_err();
@@ -88,6 +88,27 @@ fn a_rank_that_the_switch_calls_lost_or_that_left_ends_what_waits_for_it_long_be
             );
         }
     }
+}
+
+/// What the collective lacks can only be a result that was lost, which comes when a rank asks again; here it is rank 2's
+/// contribution that comes late.
+#[test]
+fn a_collective_that_a_rank_had_completed_when_it_left_is_waited_for() {
+    let switch = LocalSwitch::start(1);
+    on_every_rank(
+        &switch,
+        "late",
+        3,
+        |_| {},
+        |group, rank| {
+            if rank == 2 {
+                switch.announce(&[Gone { rank: 2, completed: Some(1) }]);
+                // A collective that it had not completed would be given up after one second.
+                thread::sleep(Duration::from_millis(2_500));
+            }
+            group.allreduce_in_place(&mut [1i32; 100], ReduceOp::Sum, PATIENCE).unwrap();
+        },
+    );
 }
 
 /// Hosts with ranks 0 to 3, 4 to 8 and 9: people know their ranks, and not the numbers of hosts.
@@ -106,7 +127,7 @@ fn a_member_that_is_a_host_is_named_by_the_first_of_its_ranks() {
                 let mut data = vec![1i32; 50_000];
                 group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
                 match (host, leaves) {
-                    (2, true) => switch.announce(&[Gone { rank: 2, left: false }]),
+                    (2, true) => switch.announce(&[Gone { rank: 2, completed: None }]),
                     (2, false) => {}
                     (_, true) => {
                         let error = group.allreduce_in_place(&mut data, ReduceOp::Sum, AGES).unwrap_err();
@@ -136,7 +157,7 @@ fn a_rank_that_is_called_lost_and_goes_on_disturbs_nobody() {
         |_| {},
         |group, rank| {
             if rank == 0 {
-                switch.announce(&[Gone { rank: 1, left: false }]);
+                switch.announce(&[Gone { rank: 1, completed: None }]);
             }
             let until = Instant::now() + Duration::from_millis(1_500);
             // Rank 0 alone looks at the clock: all stop after the same collective.
@@ -326,7 +347,7 @@ impl Rendezvous for WrongKey {
     fn join(&self, request: &JoinRequest) -> Result<JoinAnswer, JoinError> {
         self.0.join(request).map(|answer| JoinAnswer { key: JobKey(13), ..answer })
     }
-    fn leave(&self, _job: JobId, _key: JobKey, _rank: u16, _lost: bool) {}
+    fn leave(&self, _job: JobId, _key: JobKey, _rank: u16, _completed: Option<u64>) {}
     fn standing(&self, _job: JobId, _key: JobKey) -> Standing {
         Standing::Unknown
     }

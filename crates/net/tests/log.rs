@@ -131,7 +131,7 @@ fn a_job_s_life_is_a_line_for_each_thing_that_happens_and_none_has_its_key() {
     let good: Vec<Worker> = (0..2).map(|rank| Worker::new(addr, "good", rank, 2)).collect();
     let answer = join_all(&good).remove(0).unwrap();
     for worker in &good {
-        worker.rendezvous.leave(answer.job_id, answer.key, worker.request.rank, false);
+        worker.rendezvous.leave(answer.job_id, answer.key, worker.request.rank, Some(0));
     }
     eventually("the end of a job", || lines("job ended", "good").len() == 1);
     assert!(lines("job ended", "good")[0].contains("end=\"left\""), "{:?}", lines("job ended", "good"));

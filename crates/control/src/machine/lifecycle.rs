@@ -77,13 +77,14 @@ impl Control {
         self.servers_changed(&job.plan);
         if let Some(uplink) = &job.plan.uplink {
             let (name, key, wid) = (job.plan.name.clone(), job.plan.config.key, uplink.wid);
-            let lost = !job.has_ended_well();
-            self.effects.push_back(Effect::LeaveParent { name, job: id, key, wid, lost });
+            let completed = job.completed();
+            self.effects.push_back(Effect::LeaveParent { name, job: id, key, wid, completed });
         }
         job.into_waiting()
     }
 
-    /// A member leaves the job. `lost`: it can no longer contribute to what others have begun, so that they must not wait.
+    /// A member leaves the job, and has completed this many of its first collectives. Without a number it can no longer
+    /// contribute to what others have begun, so that they must not wait.
     pub fn leave(
         &mut self,
         now: Time,
@@ -91,21 +92,19 @@ impl Control {
         id: JobId,
         rank: u16,
         key: JobKey,
-        lost: bool,
+        completed: Option<u64>,
     ) -> Result<(), Refusal> {
         let job = self.member_of(name, id, key)?;
         let world_size = job.plan.config.world_size;
         let Some(wid) = job.worker(rank) else { return Err(Refusal::BadRank { rank, world_size }) };
-        match lost {
-            false => job.leave(now, wid),
-            true => job.lose_permanently(now, wid),
-        }
+        job.leave(now, wid, completed);
         self.urgent |= self.awaits_reports();
         self.remove_finished(now);
         Ok(())
     }
 
-    /// A child switch leaves the job. `lost`: it leaves although not all its members had left.
+    /// A child switch leaves the job, and all its members have completed this many of its first collectives. It has no
+    /// number if not all of them had left.
     pub fn leave_switch(
         &mut self,
         now: Time,
@@ -113,13 +112,10 @@ impl Control {
         id: JobId,
         key: JobKey,
         wid: ChildId,
-        lost: bool,
+        completed: Option<u64>,
     ) -> Result<(), Refusal> {
         let job = self.member_of(name, id, key)?;
-        match lost {
-            false => job.leave(now, wid),
-            true => job.lose_permanently(now, wid),
-        }
+        job.leave(now, wid, completed);
         self.urgent |= self.awaits_reports();
         self.remove_finished(now);
         Ok(())

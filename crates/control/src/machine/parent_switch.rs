@@ -46,7 +46,7 @@ impl Control {
 
     fn leave_parent(&mut self, name: &JobName, answer: &ParentAnswer) {
         let ParentAnswer { job, key, wid, .. } = *answer;
-        self.effect(Effect::LeaveParent { name: name.clone(), job, key, wid, lost: true });
+        self.effect(Effect::LeaveParent { name: name.clone(), job, key, wid, completed: None });
     }
 
     /// Takes the answer of the parent switch to a join.

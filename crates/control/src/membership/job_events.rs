@@ -76,7 +76,7 @@ impl End {
 impl RunningJob {
     /// How the job has ended, if it ends now.
     pub(crate) fn end(&self) -> End {
-        match (self.started, self.has_ended_well()) {
+        match (self.started, self.completed().is_some()) {
             _ if self.ended_by_operator => End::Operator,
             (None, _) => End::NotInstalled,
             (_, true) => End::Left,
@@ -91,7 +91,7 @@ impl RunningJob {
             return Vec::new();
         }
         let mut now = self.departed(None);
-        now.members.retain(|gone| !gone.left);
+        now.members.retain(|gone| !gone.has_left());
         let before =
             std::mem::replace(&mut self.reported, Reported { departures: self.departures, lost: now.clone() }).lost;
         let is_back = |rank: &u16| !now.members.iter().any(|gone| gone.rank == *rank);

@@ -163,13 +163,14 @@ impl RunningJob {
         if member.state == MemberState::Present {
             return gone.extend(&member.reported);
         }
-        let (reported, left) = (&member.reported.members, member.state == MemberState::Left);
+        let reported = &member.reported.members;
+        let completed = (member.state == MemberState::Left).then_some(member.completed);
         let ranks = || child.below.ranks().iter().map(|rank| rank.0);
         let unreported = ranks().filter(|&rank| !reported.iter().any(|gone| gone.rank == rank));
         gone.members.extend(reported);
-        gone.members.extend(unreported.map(|rank| Gone { rank, left }));
+        gone.members.extend(unreported.map(|rank| Gone { rank, completed }));
         // A switch that has reported a lost rank has left because of that loss.
-        let is_explained = left || reported.iter().any(|gone| !gone.left);
+        let is_explained = completed.is_some() || reported.iter().any(|gone| !gone.has_left());
         match child.control.filter(|_| !is_explained) {
             Some(addr) => gone.switches.push(SwitchRanks { addr, ranks: ranks().collect() }),
             None => gone.switches.extend(member.reported.switches.iter().cloned()),

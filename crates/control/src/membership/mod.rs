@@ -41,8 +41,15 @@ impl MemberState {
 pub struct Gone {
     /// The member's rank.
     pub rank: u16,
-    /// The member has left in good order; otherwise it is lost.
-    pub left: bool,
+    /// How many of the job's first collectives it had completed when it left in good order; `None` if it is lost.
+    pub completed: Option<u64>,
+}
+
+impl Gone {
+    /// The member has left in good order, and is not lost.
+    pub fn has_left(&self) -> bool {
+        self.completed.is_some()
+    }
 }
 
 /// The members, switches and servers of a job that are gone.

@@ -21,6 +21,8 @@ pub(crate) struct Member {
     pub state: MemberState,
     /// When the state began.
     pub since: Time,
+    /// How many of the job's first collectives it had completed when it left.
+    pub completed: u64,
     /// When its last packet came; `None` before the first.
     pub last_seen: Option<Time>,
     /// The connections that the member keeps open while it is alive.
@@ -42,6 +44,7 @@ impl Member {
         Member {
             state: MemberState::Present,
             since: now,
+            completed: 0,
             last_seen: None,
             watch: Watch::default(),
             probe: LivenessProbe::default(),
@@ -221,9 +224,11 @@ impl RunningJob {
             && self.servers.iter().all(is_there)
     }
 
-    /// True if all members have said that they have finished.
-    pub fn has_ended_well(&self) -> bool {
-        self.members.iter().all(|member| member.state == MemberState::Left)
+    /// How many of the job's first collectives all members had completed when they left; `None` unless all have left in
+    /// good order.
+    pub fn completed(&self) -> Option<u64> {
+        let of = |member: &Member| (member.state == MemberState::Left).then_some(member.completed);
+        self.members.iter().map(of).min().flatten()
     }
 
     /// A child switch has begun the name's next job.
@@ -238,8 +243,12 @@ impl RunningJob {
         self.plan.child_of(rank).filter(|wid| self.plan.children[wid.index()].incarnation.is_none())
     }
 
-    pub fn leave(&mut self, now: Time, wid: ChildId) {
+    /// A member leaves that has completed this many collectives; without a number it can no longer contribute to what others
+    /// have begun, so that they must not wait.
+    pub fn leave(&mut self, now: Time, wid: ChildId, completed: Option<u64>) {
+        let Some(completed) = completed else { return self.lose_permanently(now, wid) };
         if let Some(member) = self.members.get_mut(wid.index()) {
+            member.completed = completed;
             self.departures += u32::from(member.enter(MemberState::Left, now));
         }
     }

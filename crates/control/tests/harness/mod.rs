@@ -117,12 +117,12 @@ impl TestSwitch {
     }
 
     pub fn leave(&mut self, plan: &Plan, rank: u16) {
-        self.leave_as(plan, rank, false);
+        self.leave_after(plan, rank, Some(0));
     }
 
-    /// `lost`: the rank says that it can no longer contribute.
-    pub fn leave_as(&mut self, plan: &Plan, rank: u16, lost: bool) {
-        self.control.leave(self.now, &plan.name, plan.config.job, rank, plan.config.key, lost).unwrap();
+    /// The rank leaves, and has completed this many collectives; without a number it can no longer contribute.
+    pub fn leave_after(&mut self, plan: &Plan, rank: u16, completed: Option<u64>) {
+        self.control.leave(self.now, &plan.name, plan.config.job, rank, plan.config.key, completed).unwrap();
         self.carry_out();
     }
 

@@ -76,7 +76,7 @@ impl Tree {
     pub fn run(&mut self, racks: &[usize], incarnation: u64) {
         for (rank, plan) in self.start(racks, incarnation).into_iter().enumerate() {
             let (id, key) = (plan.config.job, plan.config.key);
-            self.racks[racks[rank]].leave(self.now, &plan.name, id, rank as u16, key, false).unwrap();
+            self.racks[racks[rank]].leave(self.now, &plan.name, id, rank as u16, key, Some(0)).unwrap();
             self.pump();
         }
     }
@@ -146,9 +146,9 @@ impl Tree {
                 let ticket = self.root.join_switch(self.now, &name, join, key);
                 self.waiting.insert(ticket, (rack, name, sequence));
             }
-            Effect::LeaveParent { name, job, key, wid, lost } => {
+            Effect::LeaveParent { name, job, key, wid, completed } => {
                 // The job may be over there.
-                let _ = self.root.leave_switch(self.now, &name, job, key, wid, lost);
+                let _ = self.root.leave_switch(self.now, &name, job, key, wid, completed);
             }
         }
     }

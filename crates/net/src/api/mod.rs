@@ -35,9 +35,10 @@ pub struct LeaveBody {
     pub key: String,
     /// The rank that leaves.
     pub rank: u16,
-    /// It can no longer contribute to what others have begun: they must not wait for it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub lost: bool,
+    /// How many of the job's first collectives it has completed; absent if it can no longer contribute to what others have
+    /// begun, so that they must not wait for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completed: Option<u64>,
 }
 
 /// `POST /jobs/{name}/standing`: is the job still installed?
@@ -76,13 +77,13 @@ pub struct WatchBody {
     pub gone: GoneMembers,
 }
 
-/// The answer to a watch: the members that are gone, each list of ranks ascending.
+/// The answer to a watch: the members that are gone, each list by ascending rank.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GoneMembers {
-    /// Members that have left.
-    pub left: Vec<u16>,
-    /// Members that fell silent without a leave, or left as lost.
+    /// Members that have left in good order.
+    pub left: Vec<LeftMember>,
+    /// Members that fell silent without a leave, or could no longer contribute when they left.
     pub lost: Vec<u16>,
     /// Switches that fell silent, each with the ranks below it. A switch without ranks is a parent of the answering switch.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -93,6 +94,16 @@ pub struct GoneMembers {
     /// A sentence, if the job is over because a tree of it has lost a switch or a cable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broken: Option<String>,
+}
+
+/// A member that has left in good order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LeftMember {
+    /// The member's rank.
+    pub rank: u16,
+    /// How many of the job's first collectives it had completed.
+    pub completed: u64,
 }
 
 /// A server that is gone.
@@ -108,12 +119,12 @@ pub struct GoneServer {
 impl GoneMembers {
     /// Makes the answer from a table.
     pub fn new(gone: &Departed) -> GoneMembers {
-        let ranks = |left| gone.members.iter().filter(|gone| gone.left == left).map(|gone| gone.rank).collect();
+        let left = |gone: &Gone| Some(LeftMember { rank: gone.rank, completed: gone.completed? });
         let switches = gone.switches.iter().map(SwitchBody::new).collect();
         let server = |&ServerAddr { server, addr }: &ServerAddr| GoneServer { server, addr };
         GoneMembers {
-            left: ranks(true),
-            lost: ranks(false),
+            left: gone.members.iter().filter_map(left).collect(),
+            lost: gone.members.iter().filter(|gone| !gone.has_left()).map(|gone| gone.rank).collect(),
             switches,
             servers: gone.servers.iter().map(server).collect(),
             broken: None,
@@ -127,8 +138,9 @@ impl GoneMembers {
 
     /// The table, for a receiver that reached the sender at the address `sender`.
     pub fn table(self, sender: IpAddr) -> Departed {
-        let left = self.left.iter().map(|&rank| Gone { rank, left: true });
-        let mut members: Vec<Gone> = left.chain(self.lost.iter().map(|&rank| Gone { rank, left: false })).collect();
+        let left = self.left.iter().map(|left| Gone { rank: left.rank, completed: Some(left.completed) });
+        let lost = self.lost.iter().map(|&rank| Gone { rank, completed: None });
+        let mut members: Vec<Gone> = left.chain(lost).collect();
         members.sort_by_key(|gone| gone.rank);
         let switches = self.switches.into_iter().map(|entry| entry.seen_from(sender)).collect();
         let server = |GoneServer { server, addr }| ServerAddr { server, addr };

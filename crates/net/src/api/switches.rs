@@ -186,8 +186,10 @@ pub struct SwitchLeaveBody {
     pub wid: u16,
     /// The incarnation of its join, which only the switch itself knows.
     pub incarnation: String,
-    /// A member below it was lost.
-    pub lost: bool,
+    /// How many of the job's first collectives all members below it have completed; absent if not all have left in good
+    /// order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completed: Option<u64>,
 }
 
 /// `POST /jobs/{name}/switches/watch`: a child switch reports who is gone below it. The answer comes when those gone

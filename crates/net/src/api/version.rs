@@ -4,7 +4,7 @@
 
 /// The version of the control API. Unknown fields are errors, so it rises whenever a path, a field or a meaning
 /// changes.
-pub const API_VERSION: u16 = 5;
+pub const API_VERSION: u16 = 6;
 
 /// The header that names the version.
 pub const HEADER: &str = "x-tributary-api";

@@ -72,8 +72,15 @@ impl ControlPlane {
 
 impl ControlPlane {
     /// A member ends its part of the job.
-    pub fn leave(&self, name: &JobName, id: JobId, rank: u16, key: JobKey, lost: bool) -> Result<(), Refusal> {
-        let left = self.state().control.leave(self.now(), name, id, rank, key, lost);
+    pub fn leave(
+        &self,
+        name: &JobName,
+        id: JobId,
+        rank: u16,
+        key: JobKey,
+        completed: Option<u64>,
+    ) -> Result<(), Refusal> {
+        let left = self.state().control.leave(self.now(), name, id, rank, key, completed);
         self.changed.notify_one();
         left
     }
@@ -85,9 +92,9 @@ impl ControlPlane {
         id: JobId,
         key: JobKey,
         wid: ChildId,
-        lost: bool,
+        completed: Option<u64>,
     ) -> Result<(), Refusal> {
-        let left = self.state().control.leave_switch(self.now(), name, id, key, wid, lost);
+        let left = self.state().control.leave_switch(self.now(), name, id, key, wid, completed);
         self.changed.notify_one();
         left
     }

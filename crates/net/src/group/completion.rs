@@ -97,12 +97,16 @@ pub struct InFlight {
     failed: Option<(CollectiveError, Option<Spec>)>,
     /// The number of collectives that were submitted.
     submitted: u64,
+    /// The number of the first that has failed.
+    first_failed: Option<u64>,
     /// The number of elements of completed collectives.
     elements_reduced: u64,
 }
 
 /// One collective.
 struct Call {
+    /// How many were submitted before it.
+    number: u64,
     spec: Spec,
     begun_at: Time,
     completion: Arc<Completion>,
@@ -141,8 +145,14 @@ impl InFlight {
 
     /// Adds a collective for which a caller waits.
     pub fn add(&mut self, now: Time, op: OpId, spec: Spec, completion: Arc<Completion>) {
+        self.pending.insert(op, Call { number: self.submitted, spec, begun_at: now, completion });
         self.submitted += 1;
-        self.pending.insert(op, Call { spec, begun_at: now, completion });
+    }
+
+    /// How many collectives have completed before the first that has not.
+    pub fn completed_in_order(&self) -> u64 {
+        let pending = self.pending.values().next().map_or(self.submitted, |call| call.number);
+        self.first_failed.map_or(pending, |failed| failed.min(pending))
     }
 
     /// Takes the machine's report that a collective is over. The tensor is dropped before the caller is notified, so that
@@ -162,6 +172,9 @@ impl InFlight {
             }
         };
         if let Some(call) = self.pending.remove(&op) {
+            if outcome.is_err() {
+                self.first_failed = Some(self.first_failed.map_or(call.number, |failed| failed.min(call.number)));
+            }
             call.completion.complete(self.core, outcome);
             self.forget_done();
             if !call.completion.is_done() {

@@ -54,7 +54,7 @@ pub fn connect(
     let answer = join(&*rendezvous, &wish, &sockets).map_err(socket_error)??;
 
     let (key, job) = (answer.key, answer.job_id);
-    let leave = || rendezvous.leave(job, key, options.rank, false);
+    let leave = || rendezvous.leave(job, key, options.rank, Some(0));
     check(options, &answer).inspect_err(|_| leave())?;
     let full = pool_size::packet_bytes(options.protocol, answer.elements_per_packet);
     let (clock, mut round_trip) = (Clock::start(), Duration::ZERO);

@@ -184,7 +184,9 @@ impl Driver {
             return;
         }
         let &Identity { job_id, key, rank, .. } = &self.identity;
-        self.rendezvous.leave(job_id, key, rank, leave == Leave::Lost);
+        let of = |core: &Arc<Core>| core.lock().map_or(0, |state| state.engine.completed_in_order());
+        let completed = self.cores.iter().map(of).min().filter(|_| leave != Leave::Lost);
+        self.rendezvous.leave(job_id, key, rank, completed);
     }
 
     /// True if this process is the group's own, and not a fork of it: in a fork the lock may be held by a thread that

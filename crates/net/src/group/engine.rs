@@ -170,7 +170,13 @@ impl Engine {
     }
 
     fn give_up_at(&self) -> Option<Time> {
-        if self.in_flight.is_empty() { None } else { self.failure_detector.give_up_at() }
+        let oldest = self.in_flight.completed_in_order();
+        if self.in_flight.is_empty() { None } else { self.failure_detector.give_up_at(oldest) }
+    }
+
+    /// How many collectives have completed before the first that has not.
+    pub fn completed_in_order(&self) -> u64 {
+        self.in_flight.completed_in_order()
     }
 
     /// Notes that nothing more will be submitted, so that the machine informs its peers.

@@ -1,8 +1,8 @@
 //! Decides whether collectives can still complete, from what the switch reports of the members and from the progress so far.
 //!
-//! A member that has left or died has contributed to some collectives and never will to others. Progress shows to
-//! which: a collective to which all members have contributed completes block after block, and a collective that lacks a
-//! contribution stands still.
+//! A member that has left or died has contributed to some collectives and never will to others. Who leaves in good order
+//! says which collectives it has completed. Otherwise progress shows it: a collective to which all members have
+//! contributed completes block after block, and a collective that lacks a contribution stands still.
 
 use std::fmt;
 
@@ -12,9 +12,12 @@ use tributary_proto::contract::time::{Span, Time};
 
 use crate::rendezvous::{Departed, ServerAddr, SwitchRanks};
 
-/// A collective that stands still for this time after a member has left lacks its contribution. A worker that has waited
-/// for others asks again for a result that was lost after 1.6 s at the latest, and so three times within this time.
-const STALL_AFTER_LEAVE: Span = Span::from_millis(5_000);
+/// A collective that stands still for this time after a member has left which had not completed it lacks that member's
+/// contribution.
+const STALL_AFTER_LEAVE: Span = Span::from_millis(1_000);
+/// The same where all who have left had completed it: nothing is missing but results that were lost. A worker that has
+/// waited for others asks for them every 1.6 s, and so a dozen times.
+const STALL_FOR_RESULTS: Span = Span::from_millis(20_000);
 /// The same where the switch does not answer.
 const STALL_WITHOUT_SWITCH: Span = Span::from_millis(1_000);
 /// The same time for a member that was lost. It is shorter, because no other member can still send what is missing and
@@ -62,9 +65,15 @@ impl JobFailure {
         self
     }
 
-    fn is_orderly(&self) -> bool {
-        let members_only = |gone: &Departed| gone.switches.is_empty() && gone.servers.is_empty();
-        matches!(self, JobFailure::Departed(gone) if members_only(gone) && gone.members.iter().all(|gone| gone.left))
+    /// How many of the job's first collectives all members had completed that are gone; `None` if more is gone than members
+    /// that left in good order.
+    fn completed(&self) -> Option<u64> {
+        match self {
+            JobFailure::Departed(gone) if gone.switches.is_empty() && gone.servers.is_empty() => {
+                gone.members.iter().map(|gone| gone.completed).min().flatten()
+            }
+            _ => None,
+        }
     }
 }
 
@@ -77,7 +86,7 @@ impl fmt::Display for JobFailure {
         let mut clauses: Vec<String> = servers.iter().map(server_is_gone).collect();
         clauses.extend(switches.iter().map(switch_is_gone));
         let with_switch = |rank: &u16| switches.iter().any(|switch| switch.ranks.contains(rank));
-        let of = |left| members.iter().filter(move |gone| gone.left == left).map(|gone| gone.rank);
+        let of = |left| members.iter().filter(move |gone| gone.has_left() == left).map(|gone| gone.rank);
         let lost: Vec<u16> = of(false).filter(|rank| !with_switch(rank)).collect();
         match lost[..] {
             [] => {}
@@ -138,15 +147,19 @@ impl FailureDetector {
         }
     }
 
-    /// When collectives under way are given up if there is no progress until then.
-    pub fn give_up_at(&self) -> Option<Time> {
+    /// When collectives under way are given up if there is no progress until then. `oldest`: how many were submitted before
+    /// the first of them.
+    pub fn give_up_at(&self, oldest: u64) -> Option<Time> {
         let (known_at, failure) = self.failure.as_ref()?;
         if let JobFailure::Broken(_) = failure {
             return Some(*known_at + PROPAGATION);
         }
         let (stall, grace) = match failure {
-            // Members that left in good order may have sent results that are still on their way.
-            _ if failure.is_orderly() => (STALL_AFTER_LEAVE, STALL_AFTER_LEAVE),
+            _ if failure.completed().is_some_and(|completed| oldest < completed) => {
+                (STALL_FOR_RESULTS, STALL_FOR_RESULTS)
+            }
+            // Members that left in good order may have sent packets that are still on their way.
+            _ if failure.completed().is_some() => (STALL_AFTER_LEAVE, STALL_AFTER_LEAVE),
             JobFailure::Departed(_) => (STALL_AFTER_LOSS, PROPAGATION),
             // Packets may still pass although calls fail.
             JobFailure::NoSwitch(_) | JobFailure::Broken(_) => (STALL_WITHOUT_SWITCH, PROPAGATION),
@@ -185,21 +198,21 @@ mod tests {
         Time::ZERO + Span::from_millis(at)
     }
 
-    fn gone(rank: u16, left: bool) -> JobFailure {
-        JobFailure::Departed(Departed { members: vec![Gone { rank, left }], ..Departed::default() })
+    fn gone(rank: u16, completed: Option<u64>) -> JobFailure {
+        JobFailure::Departed(Departed { members: vec![Gone { rank, completed }], ..Departed::default() })
     }
 
     #[test]
     fn a_loss_ends_stalled_collectives_and_none_that_progress() {
         let mut failure_detector = FailureDetector::default();
         failure_detector.on_progress(millis(5_000));
-        assert_eq!(failure_detector.give_up_at(), None);
-        failure_detector.set_failure(millis(7_000), Some(gone(2, false)));
-        assert_eq!(failure_detector.give_up_at(), Some(millis(7_100)), "it has stood still for long enough already");
+        assert_eq!(failure_detector.give_up_at(0), None);
+        failure_detector.set_failure(millis(7_000), Some(gone(2, None)));
+        assert_eq!(failure_detector.give_up_at(0), Some(millis(7_100)), "it has stood still for long enough already");
         failure_detector.sample(millis(7_500), &HostStats { blocks_in_network: 1, ..HostStats::default() });
-        assert_eq!(failure_detector.give_up_at(), Some(millis(7_800)), "the lost rank has contributed to some");
+        assert_eq!(failure_detector.give_up_at(0), Some(millis(7_800)), "the lost rank has contributed to some");
         failure_detector.set_failure(millis(7_600), None);
-        assert_eq!(failure_detector.give_up_at(), None, "the rank was seen again");
+        assert_eq!(failure_detector.give_up_at(0), None, "the rank was seen again");
     }
 
     /// A death at 5 s is known when a closed connection and its silence prove it. No block completes after what was in flight.
@@ -207,13 +220,13 @@ mod tests {
     fn a_killed_rank_or_server_ends_stalled_collectives_within_two_seconds() {
         let servers = vec![ServerAddr { server: 0, addr: "10.0.0.7:4242".parse().unwrap() }];
         let server = JobFailure::Departed(Departed { servers, ..Departed::default() });
-        for failure in [gone(2, false), server] {
+        for failure in [gone(2, None), server] {
             let mut failure_detector = FailureDetector::default();
             let known = millis(5_000) + tributary_control::Timers::default().closed_silence();
             for (last_progress, latest) in [(5_000, 6_100), (5_999, 6_299)] {
                 failure_detector.on_progress(millis(last_progress));
                 failure_detector.set_failure(known, Some(failure.clone()));
-                assert_eq!(failure_detector.give_up_at(), Some(millis(latest)), "{failure}");
+                assert_eq!(failure_detector.give_up_at(0), Some(millis(latest)), "{failure}");
             }
         }
     }
@@ -224,26 +237,31 @@ mod tests {
         failure_detector
             .set_failure(millis(7_000), Some(JobFailure::Broken("tree 1 ran through spine1, which is dead".into())));
         failure_detector.sample(millis(7_090), &HostStats { blocks_in_network: 1, ..HostStats::default() });
-        assert_eq!(failure_detector.give_up_at(), Some(millis(7_100)));
+        assert_eq!(failure_detector.give_up_at(0), Some(millis(7_100)));
     }
 
     #[test]
-    fn results_of_a_member_that_left_in_good_order_may_still_arrive() {
+    fn what_members_had_completed_when_they_left_may_still_complete_here() {
+        let members = [(1, Some(9)), (2, Some(5))].map(|(rank, completed)| Gone { rank, completed }).to_vec();
         let mut failure_detector = FailureDetector::default();
-        failure_detector.set_failure(millis(7_000), Some(gone(2, true)));
-        assert_eq!(failure_detector.give_up_at(), Some(millis(12_000)));
+        let failure = JobFailure::Departed(Departed { members, ..Departed::default() });
+        failure_detector.set_failure(millis(7_000), Some(failure));
+        assert_eq!(failure_detector.give_up_at(4), Some(millis(27_000)));
+        assert_eq!(failure_detector.give_up_at(5), Some(millis(8_000)), "rank 2 may not have contributed to it");
     }
 
     #[test]
     fn a_failure_is_a_sentence_that_names_who() {
-        assert_eq!(gone(3, true).to_string(), "rank 3 has left the job");
-        let members = [(0, true), (1, false), (4, true), (5, false)].map(|(rank, left)| Gone { rank, left }).to_vec();
+        assert_eq!(gone(3, Some(7)).to_string(), "rank 3 has left the job");
+        let members = [(0, Some(2)), (1, None), (4, Some(2)), (5, None)]
+            .map(|(rank, completed)| Gone { rank, completed })
+            .to_vec();
         let both = JobFailure::Departed(Departed { members: members.clone(), ..Departed::default() });
         assert_eq!(
             both.to_string(),
             "ranks 1, 5 are gone: their processes ended or their hosts were cut off; ranks 0, 4 have left the job"
         );
-        assert_eq!(gone(1, false).to_string(), "rank 1 is gone: its process ended or its host was cut off");
+        assert_eq!(gone(1, None).to_string(), "rank 1 is gone: its process ended or its host was cut off");
         let switch = |addr: &str, ranks: &[u16]| SwitchRanks { addr: addr.parse().unwrap(), ranks: ranks.to_vec() };
         let with_switch = JobFailure::Departed(Departed {
             members,
@@ -258,15 +276,15 @@ mod tests {
         let parent =
             JobFailure::Departed(Departed { switches: vec![switch("10.0.0.9:7", &[])], ..Departed::default() });
         let sentence = "the switch above, 10.0.0.9:7, is gone: its process ended or it was cut off";
-        assert_eq!((parent.to_string().as_str(), parent.is_orderly()), (sentence, false));
+        assert_eq!((parent.to_string().as_str(), parent.completed()), (sentence, None));
         let servers = vec![ServerAddr { server: 1, addr: "10.0.0.7:4242".parse().unwrap() }];
         let server = JobFailure::Departed(Departed {
             servers,
-            members: vec![Gone { rank: 3, left: true }],
+            members: vec![Gone { rank: 3, completed: Some(7) }],
             ..Departed::default()
         });
         let sentence = "server 1 (10.0.0.7:4242) is gone: its process ended or it was cut off; rank 3 has left the job";
-        assert_eq!((server.to_string().as_str(), server.is_orderly()), (sentence, false));
+        assert_eq!((server.to_string().as_str(), server.completed()), (sentence, None));
         assert_eq!(server.servers(), [ServerId(1)]);
     }
 }

@@ -76,7 +76,7 @@ pub fn probe_path(options: &ConnectOptions, rendezvous: &dyn Rendezvous) -> Resu
         }
         None => PathReport::default(),
     };
-    rendezvous.leave(answer.job_id, answer.key, options.rank, false);
+    rendezvous.leave(answer.job_id, answer.key, options.rank, Some(0));
     Ok(outcome)
 }
 

@@ -150,7 +150,7 @@ mod tests {
         }
         let now = Time::ZERO + Span::from_secs_f64(waited.as_secs_f64());
         failure_detector.set_failure(now, Some(JobFailure::NoSwitch("it is gone".into())));
-        (waited, Duration::from_secs_f64(failure_detector.give_up_at().unwrap().since(Time::ZERO).as_secs_f64()))
+        (waited, Duration::from_secs_f64(failure_detector.give_up_at(0).unwrap().since(Time::ZERO).as_secs_f64()))
     }
 
     #[test]

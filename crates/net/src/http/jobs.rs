@@ -114,19 +114,19 @@ async fn join_switch(
 
 async fn leave_switch(State(api): State<Api>, Path(name): Path<String>, body: Body) -> Result<Json<Done>, ApiError> {
     let name = JobName::new(&name)?;
-    let SwitchLeaveBody { job_id, key, wid, incarnation, lost } = read(body).await?;
+    let SwitchLeaveBody { job_id, key, wid, incarnation, completed } = read(body).await?;
     let (id, key) = (JobId(job_id), parse_key(&key)?);
     api.plane.check_child(&name, id, key, ChildId(wid), parse_incarnation(&incarnation)?)?;
-    api.plane.leave_switch(&name, id, key, ChildId(wid), lost)?;
-    tracing::debug!(job = %name, wid, lost, "a child switch leaves");
+    api.plane.leave_switch(&name, id, key, ChildId(wid), completed)?;
+    tracing::debug!(job = %name, wid, completed, "a child switch leaves");
     Ok(Json(Done {}))
 }
 
 async fn leave(State(api): State<Api>, Path(name): Path<String>, body: Body) -> Result<Json<Done>, ApiError> {
     let name = JobName::new(&name)?;
-    let LeaveBody { job_id, key, rank, lost } = read(body).await?;
-    api.plane.leave(&name, JobId(job_id), rank, parse_key(&key)?, lost)?;
-    tracing::debug!(job = %name, rank, lost, "leave");
+    let LeaveBody { job_id, key, rank, completed } = read(body).await?;
+    api.plane.leave(&name, JobId(job_id), rank, parse_key(&key)?, completed)?;
+    tracing::debug!(job = %name, rank, completed, "leave");
     Ok(Json(Done {}))
 }
 

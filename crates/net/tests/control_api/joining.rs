@@ -33,7 +33,7 @@ fn ranks_that_join_get_the_same_answer_and_the_addresses_of_the_others() {
     for worker in &workers {
         let (id, key) = (answers[0].job_id, answers[0].key);
         assert_eq!(worker.rendezvous.standing(id, key), Standing::Installed);
-        worker.rendezvous.leave(id, key, worker.request.rank, false);
+        worker.rendezvous.leave(id, key, worker.request.rank, Some(0));
     }
     let after = client::status(switch.listen_addr()).unwrap();
     assert_eq!((after.jobs.len(), after.switch.memory_used_bytes), (0, 0));

@@ -58,7 +58,7 @@ fn a_member_that_speaks_as_a_switch_is_refused_and_its_words_reach_nobody() {
         let who = format!(r#""job_id":{id},"key":"{key}","wid":{wid},"incarnation":"0000000000000001""#);
         let watch =
             format!(r#"{{{who},"below":{{"left":[],"lost":[],"broken":"{words}"}},"gone":{{"left":[],"lost":[]}}}}"#);
-        let leave = format!(r#"{{{who},"lost":true}}"#);
+        let leave = format!(r#"{{{who},"completed":1}}"#);
         for (path, body) in [("watch", watch), ("leave", leave)] {
             let refused = post(switch.listen_addr(), &format!("/jobs/a/switches/{path}"), &body);
             assert!(refused.starts_with("HTTP/1.1 403") && refused.contains("not_a_switch"), "{refused}");

@@ -26,8 +26,8 @@ fn a_member_whose_connection_closes_and_that_falls_silent_is_reported_to_those_w
     let doomed = begin_watch(switch.listen_addr(), &answer, 2);
     // The kernel closes all that a process has.
     let dying = workers.pop();
-    let lost = Gone { rank: 2, left: false };
-    let left = Gone { rank: 1, left: true };
+    let lost = Gone { rank: 2, completed: None };
+    let left = Gone { rank: 1, completed: Some(0) };
     let gone = |members: &[Gone]| Departed { members: members.to_vec(), ..Departed::default() };
     let (done, is_done) = mpsc::channel::<()>();
     thread::scope(|scope| {
@@ -42,9 +42,9 @@ fn a_member_whose_connection_closes_and_that_falls_silent_is_reported_to_those_w
         thread::sleep(Duration::from_millis(200));
         drop((doomed, dying));
         assert_eq!(watching.join().unwrap(), Watched::Gone(gone(&[lost])));
-        workers[1].rendezvous.leave(id, key, 1, false);
+        workers[1].rendezvous.leave(id, key, 1, Some(0));
         assert_eq!(workers[0].watch(id, key, 0, &gone(&[lost])), Watched::Gone(gone(&[left, lost])));
-        workers[0].rendezvous.leave(id, key, 0, false);
+        workers[0].rendezvous.leave(id, key, 0, Some(0));
         drop(done);
     });
     assert_eq!(workers[0].watch(id, key, 0, &gone(&[])), Watched::Unknown);
@@ -60,8 +60,8 @@ fn a_member_that_leaves_as_lost_is_reported_as_lost() {
     let answer = join_all(&workers).remove(0).unwrap();
     let (id, key) = (answer.job_id, answer.key);
     workers[1].ping(&answer);
-    workers[1].rendezvous.leave(id, key, 1, true);
-    let members = vec![Gone { rank: 1, left: false }];
+    workers[1].rendezvous.leave(id, key, 1, None);
+    let members = vec![Gone { rank: 1, completed: None }];
     let gone = Departed { members, ..Departed::default() };
     assert_eq!(workers[0].watch(id, key, 0, &Departed::default()), Watched::Gone(gone));
     assert_eq!(client::status(switch.listen_addr()).unwrap().jobs[0].members[1].state, "lost");
@@ -91,10 +91,10 @@ fn stall_while_a_watch_is_answered(cut: bool) {
     workers[1].ping(&answer);
     // That somebody has left answers it, as its time's end would.
     thread::sleep(Duration::from_millis(100));
-    workers[2].rendezvous.leave(id, key, 2, false);
+    workers[2].rendezvous.leave(id, key, 2, Some(0));
     let mut news = String::new();
     watch.read_to_string(&mut news).unwrap();
-    assert!(news.contains(r#""left":[2]"#), "{news}");
+    assert!(news.contains(r#""left":[{"rank":2,"completed":0}]"#), "{news}");
     let watch = (!cut).then_some(watch);
     let member = || client::status(addr).unwrap().jobs[0].members[1].clone();
     eventually("the rank has been silent for long", || {

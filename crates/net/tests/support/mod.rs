@@ -280,7 +280,7 @@ impl Rendezvous for LocalSwitch {
         }
     }
 
-    fn leave(&self, _job: JobId, _key: JobKey, _rank: u16, _lost: bool) {}
+    fn leave(&self, _job: JobId, _key: JobKey, _rank: u16, _completed: Option<u64>) {}
 
     fn standing(&self, job: JobId, _key: JobKey) -> Standing {
         let known = self.state.lock().unwrap().installed.contains(&job);
