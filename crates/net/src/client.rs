@@ -54,7 +54,7 @@ pub enum ClientError {
     /// No switch answered, or another program did.
     #[error("{0}")]
     Unreachable(String),
-    /// The connection ended before an answer.
+    /// The connection ended before an answer, or was never made: its packets may have been lost.
     #[error("{0}")]
     Interrupted(String),
     /// The switch answered with an error.
@@ -80,7 +80,8 @@ const LEAVE: Duration = Duration::from_secs(4);
 const WATCH: Duration = Duration::from_secs(35);
 
 /// Joins, and joins again as long as the switch says that its next program takes joins, and once if the connection ended
-/// before an answer: a switch closes one on which packets are lost for too long. `join` gets the time that is left.
+/// before an answer, since a switch closes one on which packets are lost for too long, or was not made in time. `join`
+/// gets the time that is left.
 pub(crate) fn join_again<T>(
     timeout: Duration,
     mut join: impl FnMut(Duration) -> Result<T, ClientError>,
@@ -312,13 +313,19 @@ mod tests {
         assert_eq!((refused, calls), (interrupted(), 2));
     }
 
-    /// Its connection to the switch is its sign of life, and it takes the kernel a second to ask again for one.
-    #[test]
-    fn a_server_counts_as_there_while_the_packets_that_open_its_next_connection_are_lost() {
+    /// A listener whose queue holds one connection. With one there, the kernel drops whoever asks for another.
+    fn listener_of_one() -> (Socket, SocketAddr) {
         let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
         listener.listen(0).unwrap();
         let address = listener.local_addr().unwrap().as_socket().unwrap();
+        (listener, address)
+    }
+
+    /// Its connection to the switch is its sign of life, and it takes the kernel a second to ask again for one.
+    #[test]
+    fn a_server_counts_as_there_while_the_packets_that_open_its_next_connection_are_lost() {
+        let (listener, address) = listener_of_one();
         let offers = thread::spawn(move || {
             let client = ServerClient::new(address, None).unwrap();
             let body = OfferBody::new(1, address, 1 << 20);
@@ -327,7 +334,6 @@ mod tests {
         let mut first = TcpStream::from(listener.accept().unwrap().0);
         let mut request = vec![0; 4096];
         assert!(first.read(&mut request).unwrap() > 0);
-        // With this connection the kernel's queue is full, and it drops whoever asks for another.
         let full = TcpStream::connect(address).unwrap();
         let body = serde_json::to_string(&OfferReply { changes: 0, jobs: Vec::new() }).unwrap();
         let head = format!("HTTP/1.1 200 OK\r\n{}: {}", version::HEADER, version::API_VERSION);
@@ -338,6 +344,15 @@ mod tests {
         drop((listener, full));
         let (answered, refused) = offers.join().unwrap();
         assert!(answered.is_ok() && refused.is_err(), "{answered:?} {refused:?}");
+    }
+
+    #[test]
+    fn a_connection_that_is_not_made_in_time_may_have_lost_packets() {
+        let (_listener, address) = listener_of_one();
+        let _full = TcpStream::connect(address).unwrap();
+        let client = Client::connecting_within(Duration::from_millis(20), address, None);
+        let error = client.get::<Jobs>("/jobs", Duration::from_secs(60)).unwrap_err();
+        assert!(matches!(&error, ClientError::Interrupted(why) if why.contains("does not answer")), "{error:?}");
     }
 
     #[test]

@@ -10,11 +10,11 @@ use tokio::net::TcpStream;
 
 use crate::api::version::{API_VERSION, HEADER, refuse_answer};
 
-/// The time in which the other switch must accept the connection. A worker counts the calls that its switch could not
-/// forward, so each of them must fail soon.
-const CONNECT: Duration = Duration::from_secs(1);
+/// The time in which the other switch must accept the connection of a call that must fail soon: a worker counts the watches
+/// that its switch could not forward.
+pub const CONNECT: Duration = Duration::from_secs(1);
 /// The same where a loss means nothing: the kernel asks again after a second, and once more after two.
-const CONNECT_AMID_LOSS: Duration = Duration::from_secs(5);
+pub const CONNECT_AMID_LOSS: Duration = Duration::from_secs(5);
 /// The answer to a join of a thousand ranks takes 50 kB.
 const MAX_ANSWER: u64 = 4 << 20;
 
@@ -29,9 +29,16 @@ pub struct Answer {
 /// A request that was sent and whose answer is outstanding.
 pub struct Call(TcpStream);
 
-/// Posts a body to another switch; `headers` are names and values without line breaks.
-pub async fn post(to: SocketAddr, path: &str, body: &[u8], headers: &[(&str, &str)]) -> io::Result<Call> {
-    send(CONNECT, "POST", to, path, body, headers).await
+/// Posts a body to another switch, which accepts the connection within `connect`; `headers` are names and values without
+/// line breaks.
+pub async fn post(
+    connect: Duration,
+    to: SocketAddr,
+    path: &str,
+    body: &[u8],
+    headers: &[(&str, &str)],
+) -> io::Result<Call> {
+    send(connect, "POST", to, path, body, headers).await
 }
 
 /// Asks another switch for something.
@@ -74,7 +81,7 @@ impl Calls {
 
     /// Posts a body. The connection of the call before ends then, also if its answer is outstanding.
     pub async fn begin(&mut self, path: &str, body: &[u8], headers: &[(&str, &str)]) -> io::Result<&mut Call> {
-        let call = send(CONNECT_AMID_LOSS, "POST", self.to, path, body, headers).await?;
+        let call = post(CONNECT_AMID_LOSS, self.to, path, body, headers).await?;
         Ok(self.last.insert(call))
     }
 

@@ -27,12 +27,16 @@ pub struct Client {
 
 impl Client {
     pub(super) fn new(switch: SocketAddr, token: Option<Token>) -> Client {
+        Client::connecting_within(PROMPT, switch, token)
+    }
+
+    pub(super) fn connecting_within(connect: Duration, switch: SocketAddr, token: Option<Token>) -> Client {
         // A switch is in the same network. Proxies that the environment names are meant for other addresses.
         let config = Agent::config_builder()
             .proxy(None)
             .http_status_as_error(false)
             .max_redirects(0)
-            .timeout_connect(Some(PROMPT))
+            .timeout_connect(Some(connect))
             .build();
         Client { switch, agent: config.new_agent(), token }
     }
@@ -129,10 +133,16 @@ impl Client {
     pub(super) fn unreachable(&self, error: ureq::Error) -> ClientError {
         match error {
             ureq::Error::Io(error) => self.unreachable_for(&error),
+            ureq::Error::Timeout(ureq::Timeout::Connect) => ClientError::Interrupted(self.does_not_answer()),
             ureq::Error::Timeout(_) => self.unreachable_for(&io::ErrorKind::TimedOut.into()),
             ureq::Error::Protocol(_) => self.not_a_switch(),
             other => ClientError::Unreachable(format!("the switch at {} cannot be asked: {other}", self.switch)),
         }
+    }
+
+    fn does_not_answer(&self) -> String {
+        let switch = self.switch;
+        format!("the switch at {switch} does not answer: check the address, and that TCP to it is let through")
     }
 
     fn unreachable_for(&self, error: &io::Error) -> ClientError {
@@ -149,9 +159,7 @@ impl Client {
             io::ErrorKind::ConnectionRefused => format!(
                 "nothing listens at {switch}: does a switch run there (`tributary switch`), at this address and port?"
             ),
-            io::ErrorKind::TimedOut => {
-                format!("the switch at {switch} does not answer: check the address, and that TCP to it is let through")
-            }
+            io::ErrorKind::TimedOut => self.does_not_answer(),
             _ => format!("the switch at {switch} cannot be reached: {error}"),
         })
     }

@@ -162,7 +162,8 @@ pub(super) async fn ask<T: DeserializeOwned>(
     secret: &str,
     timeout: Duration,
 ) -> Result<T, String> {
-    let call = async { call::post(control, path, body, &[(SECRET_HEADER, secret)]).await?.answer().await };
+    let call =
+        async { call::post(call::CONNECT, control, path, body, &[(SECRET_HEADER, secret)]).await?.answer().await };
     let answer = match tokio::time::timeout(timeout, call).await {
         Ok(answer) => answer.map_err(|error| format!("{control} cannot be called: {error}"))?,
         Err(_) => return Err(format!("{control} does not answer")),

@@ -148,14 +148,16 @@ async fn forward_bytes(
     let own = [(SECRET_HEADER, fabric.secret.as_str()), (HOST_HEADER, host.as_str())];
     let headers: Vec<(&str, &str)> = own.into_iter().chain(token).collect();
     // A worker that closes its connection drops this future. That closes our connection, and the controller withdraws the join.
+    let is_watch = uri.path().ends_with("/watch");
+    let connect = if is_watch { call::CONNECT } else { call::CONNECT_AMID_LOSS };
     let answered = async {
-        let mut call = call::post(control, uri.path(), request, &headers).await?;
+        let mut call = call::post(connect, control, uri.path(), request, &headers).await?;
         io::Result::Ok((call.answer().await?, call))
     };
     match answered.await {
         Ok((answer, connection)) => {
             // As long as the worker keeps the connection of a watch open, our connection to the controller stays open too.
-            if uri.path().ends_with("/watch") {
+            if is_watch {
                 guard.keep(connection);
             }
             let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::BAD_GATEWAY);
