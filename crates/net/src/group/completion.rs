@@ -173,7 +173,8 @@ impl InFlight {
         };
         if let Some(call) = self.pending.remove(&op) {
             if outcome.is_err() {
-                self.first_failed = Some(self.first_failed.map_or(call.number, |failed| failed.min(call.number)));
+                let first = self.first_failed.get_or_insert(call.number);
+                *first = call.number.min(*first);
             }
             call.completion.complete(self.core, outcome);
             self.forget_done();

@@ -12,11 +12,11 @@ use tributary_proto::contract::time::{Span, Time};
 
 use crate::rendezvous::{Departed, ServerAddr, SwitchRanks};
 
-/// A collective that stands still for this time after a member has left which had not completed it lacks that member's
-/// contribution.
+/// A member had not completed a collective when it left: the collective lacks its contribution if it stands still for this
+/// time.
 const STALL_AFTER_LEAVE: Span = Span::from_millis(1_000);
-/// The same where all who have left had completed it: nothing is missing but results that were lost. A worker that has
-/// waited for others asks for them every 1.6 s, and so a dozen times.
+/// The same where all members that left had completed it, so that only results can be lost. A worker that has waited for
+/// others asks for them every 1.6 s, and so a dozen times.
 const STALL_FOR_RESULTS: Span = Span::from_millis(20_000);
 /// The same where the switch does not answer.
 const STALL_WITHOUT_SWITCH: Span = Span::from_millis(1_000);
@@ -147,19 +147,19 @@ impl FailureDetector {
         }
     }
 
-    /// When collectives under way are given up if there is no progress until then. `oldest`: how many were submitted before
-    /// the first of them.
+    /// When collectives under way are given up unless blocks complete before. `oldest` is the number of collectives that were
+    /// submitted before the first of them.
     pub fn give_up_at(&self, oldest: u64) -> Option<Time> {
         let (known_at, failure) = self.failure.as_ref()?;
         if let JobFailure::Broken(_) = failure {
             return Some(*known_at + PROPAGATION);
         }
+        if let Some(completed) = failure.completed() {
+            let stall = if oldest < completed { STALL_FOR_RESULTS } else { STALL_AFTER_LEAVE };
+            // What the members sent before they left may still be on its way.
+            return Some(self.last_progress.max(*known_at) + stall);
+        }
         let (stall, grace) = match failure {
-            _ if failure.completed().is_some_and(|completed| oldest < completed) => {
-                (STALL_FOR_RESULTS, STALL_FOR_RESULTS)
-            }
-            // Members that left in good order may have sent packets that are still on their way.
-            _ if failure.completed().is_some() => (STALL_AFTER_LEAVE, STALL_AFTER_LEAVE),
             JobFailure::Departed(_) => (STALL_AFTER_LOSS, PROPAGATION),
             // Packets may still pass although calls fail.
             JobFailure::NoSwitch(_) | JobFailure::Broken(_) => (STALL_WITHOUT_SWITCH, PROPAGATION),
