@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from test_servers import offer, ready
 from torch_program import ROOT
 from tributary import sim
 from tributary._core import cuts
-from tributary.torch import Options, protocol_choice
+from tributary.torch import Options, protocol_choice, spread
 from tributary.torch.options import AROUND, AT_HOSTS, AT_SWITCH
 from tributary.torch.protocol_choice import choose
 from tributary.torch.spread import plan
@@ -46,6 +47,43 @@ def test_a_switch_whose_link_carries_all_sums_all() -> None:
 
 def test_a_switch_that_is_too_slow_to_help_sums_nothing() -> None:
     assert plan(range(4), [0.001], 0.60).shares == [0.0, 1.0]
+
+
+def turned_out(monkeypatch: pytest.MonkeyPatch, planned: spread.Shares, speeds: Sequence[float]) -> spread.Shares:
+    """The shares after sums in which each way has one of these speeds beside the others, in bits in a second."""
+
+    def seconds(_groups: object, shares: Sequence[float], elements: int, _timeout: float) -> list[float]:
+        return [32 * elements * share / speed for share, speed in zip(shares, speeds, strict=True)]
+
+    monkeypatch.setattr(spread, "_seconds_of_ways", seconds)
+    return spread.balance([], range(4), planned, 1.0)
+
+
+def test_shares_become_what_each_way_sums_beside_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    planned = plan(range(4), [0.25e9], 0.66e9)
+    balanced = turned_out(monkeypatch, planned, [0.2e9, 0.55e9])
+    assert close(balanced.shares, [0.2 / 0.75, 0.55 / 0.75])
+    assert close([balanced.expected / 1e9, balanced.busy[-1]], [0.75, 1.0])
+    # A gain of one part in a hundred is noise.
+    even = [share * planned.expected for share in planned.shares]
+    assert turned_out(monkeypatch, planned, [0.99 * even[0], 1.01 * even[1]]).shares == planned.shares
+
+
+def test_ways_that_hinder_each_other_give_way_to_the_best_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    balanced = turned_out(monkeypatch, plan(range(4), [0.25e9], 0.66e9), [0.1e9, 0.4e9])
+    assert (balanced.shares, balanced.expected) == ([0.0, 1.0], 0.66e9)
+
+
+def test_a_way_alone_is_not_measured_beside_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    planned = plan(range(4), [0.93e9], 0.60e9)
+    assert turned_out(monkeypatch, planned, []) is planned
+
+
+def test_a_way_with_a_twentieth_of_a_sum_is_left_out() -> None:
+    # Four switches that carry nearly everything: the hosts would make 0.02 of it.
+    planned = plan(range(4), [0.24] * 4, 0.62)
+    assert planned.shares[-1] == 0.0
+    assert close([sum(planned.shares)], [1.0])
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,10 @@ import torch.distributed as dist
 import torch_rank_local
 import tributary.torch
 from program import last_json, run
-from torch_groups import default_group, digest
+from torch_groups import default_group, digest, planned
 from torch_rank import FLOATS
 from torch_rank_local import in_memory
-from tributary.torch import addresses, switches
+from tributary.torch import addresses
 from tributary.torch.hosts import HostsNetwork
 from tributary.torch.plugin import backend_of
 from tributary.torch.spread import Shares
@@ -139,10 +139,10 @@ def shared_out(share: float, elements: int, times: int) -> dict[str, Any]:
     torch.set_num_threads(1)
     dist.init_process_group("tributary")
     rank, size = dist.get_rank(), dist.get_world_size()
-    planned = Shares([share, 1 - share], [1e9, 1e9], 1e9, [1.0, 1.0], 1e9)
+    shares = Shares([share, 1 - share], [1e9, 1e9], 1e9, [1.0, 1.0], 1e9)
     draw = torch.Generator().manual_seed(rank)
     rounded = torch.randn(elements, generator=draw)
-    with mock.patch.object(switches, "plan", return_value=planned):
+    with planned(lambda *_: shares):
         dist.all_reduce(rounded)
     dist.barrier()
     # Other ranks wait in a barrier while the first asks.

@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 from unittest import mock
@@ -15,10 +16,9 @@ import torch.distributed as dist
 
 import tributary.torch
 from program import last_json, run
-from torch_groups import default_group, digest
+from torch_groups import default_group, digest, planned
 from torch_rank_hosts import on_link, sent_again
 from tributary.torch import plugin, spread
-from tributary.torch import switches as at_switches
 from tributary.torch.spread import Shares
 
 #: Elements of two large tensors, one of which ends in the middle of a block.
@@ -34,7 +34,7 @@ def measured_again(rank: int, size: int, meet: str, switches: str) -> int:
         rendezvous.meeting = replace(rendezvous.meeting, hosts=list(range(size)))
         shares = [[0.5, 0.5], [1.0, 0.0], [0.2, 0.8]]
         plans = mock.Mock(side_effect=[Shares(each, [1.0, 1.0], 1.0, [1.0, 1.0], 1.0) for each in shares])
-        with mock.patch.object(at_switches, "plan", plans), mock.patch.object(spread, "AGAIN_BYTES", 4_000_000):
+        with planned(plans), mock.patch.object(spread, "AGAIN_BYTES", 4_000_000):
             for step in range(6):
                 tensor = torch.full((LARGE[0],), float(rank + step))
                 work = dist.all_reduce(tensor, async_op=True)
@@ -54,11 +54,11 @@ def summed(
         rendezvous = plugin.groups["0"]._present("")._rendezvous
         # As if each rank had a host of its own.
         rendezvous.meeting = replace(rendezvous.meeting, hosts=list(range(size)))
-        planned = spread.plan if shares is None else lambda *_: Shares(shares, [1e9] * len(shares), 1e9, shares, 1e9)
+        fixed = None if shares is None else Shares(shares, [1e9] * len(shares), 1e9, shares, 1e9)
         draw = torch.Generator().manual_seed(rank)
         tensors = [torch.randn(elements, generator=draw) for elements in LARGE]
         scattered = torch.empty(LARGE[0] // size)
-        with mock.patch.object(at_switches, "plan", planned):
+        with nullcontext() if fixed is None else planned(lambda *_: fixed):
             for tensor in tensors:
                 dist.all_reduce(tensor)
         dist.reduce_scatter_tensor(scattered, torch.randn(LARGE[0] // size * size, generator=draw))
@@ -75,8 +75,8 @@ def shown(rank: int, size: int, meet: str, switches: str, shares: list[float]) -
     with default_group(rank, size, meet, timeout=60.0, switch=switches):
         rendezvous = plugin.groups["0"]._present("")._rendezvous
         rendezvous.meeting = replace(rendezvous.meeting, hosts=list(range(size)))
-        planned = Shares(shares, [1e9] * len(shares), 1.5e9, [1.0, *shares[1:]], 2e9)
-        with mock.patch.object(at_switches, "plan", return_value=planned):
+        fixed = Shares(shares, [1e9] * len(shares), 1.5e9, [1.0, *shares[1:]], 2e9)
+        with planned(lambda *_: fixed):
             dist.all_reduce(torch.ones(LARGE[0]))
         seen = [_shown(switch) for switch in switches.split(",")] if rank == 0 else []
         dist.barrier()
@@ -120,7 +120,7 @@ def shards_and_a_small_tensor(rank: int, size: int, meet: str, switches: str, sc
     with default_group(rank, size, meet, timeout=500.0, switch=switches):
         rendezvous = plugin.groups["0"]._present("")._rendezvous
         rendezvous.meeting = replace(rendezvous.meeting, hosts=list(range(size)))
-        with mock.patch.object(at_switches, "plan", return_value=HALVES):
+        with planned(lambda *_: HALVES):
             dist.all_reduce(torch.ones(LARGE[0]))
         whole, shard = torch.ones(LARGE[0] // size * size), torch.ones(LARGE[0] // size)
         if rank != 1:
@@ -137,7 +137,7 @@ def shards_over_links(elements: int, times: int) -> dict[str, Any]:
     torch.set_num_threads(1)
     dist.init_process_group("tributary")
     rank, size = dist.get_rank(), dist.get_world_size()
-    with mock.patch.object(at_switches, "plan", return_value=HALVES):
+    with planned(lambda *_: HALVES):
         dist.all_reduce(torch.ones(elements))
     shard, whole = torch.empty(elements // size), torch.empty(elements)
 

@@ -8,7 +8,7 @@ one host reaches the others through the leaders, with the reason in the group's 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -52,22 +52,40 @@ class HostsNetwork(LocalNetwork):
             pending.wait(None)
         return int(brought)
 
+    def measure(self, hosts: Sequence[int], timeout: float) -> None:
+        """Have the leaders measure switches and hosts, as :meth:`SwitchNetwork.measure` does."""
+
+        def measured(leading: SwitchNetwork) -> int:
+            leading.measure(hosts, timeout)
+            return int(leading.is_spread)
+
+        self.is_spread = bool(self._lead(measured, timeout))
+
     def spread(self, hosts: Sequence[int], timeout: float, *, reports: bool) -> str:
         """Share large sums of hosts out, as :meth:`SwitchNetwork.spread` does; the sentence is the leaders'."""
-        sentence, error = "", None
+        sentences: list[str] = []
+
+        def shared_out(leading: SwitchNetwork) -> int:
+            sentences.append(leading.spread(hosts, timeout, reports=reports))
+            return 0
+
+        self._lead(shared_out, timeout)
+        self.share_out()
+        return "".join(sentences)
+
+    def _lead(self, act: Callable[[SwitchNetwork], int], timeout: float) -> int:
+        """Have each leader act; the word that all leaders then know, on every rank."""
+        found, error = 0, None
         if self._leading is not None:
             try:
-                sentence = self._leading.spread(hosts, timeout, reports=reports)
+                found = act(self._leading)
             except Exception as failure:
                 # Other ranks learn in a sum what ended this one, or that something did.
                 error = failure
-        is_spread = self._leading is not None and self._leading.is_spread
-        agreed = self.agree(_FAILED if error else int(is_spread), timeout)
+        agreed = self.agree(_FAILED if error else found, timeout)
         if agreed == _FAILED:
             raise error or CollectiveError("a leader could not measure switches and hosts; its error says why")
-        self.is_spread = bool(agreed)
-        self.share_out()
-        return sentence
+        return agreed
 
     def share_out(self) -> None:
         """Have the leader's workers take large sums in its network's shares."""

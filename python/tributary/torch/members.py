@@ -174,15 +174,13 @@ class Members:
             self._join_hosts(lane, network, timeout)
         of_ranks = self._rendezvous.meeting.hosts
         hosts = sorted(set(of_ranks)) if network.is_of_hosts else of_ranks
-        shares = network.spread(hosts, timeout, reports=self.rank == 0)
+        network.measure(hosts, timeout)
         if network.is_spread and not network.has_wide_switches:
             wide = self._join_beside(lane, "-switches")
             network.has_wide_switches = True
             if network.leading is not None and wide is not None:
                 network.leading.replace_switches(wide)
-            if isinstance(network, HostsNetwork):
-                network.share_out()
-        return shares
+        return network.spread(hosts, timeout, reports=self.rank == 0)
 
     def _join_hosts(self, lane: Lane, network: SwitchNetwork | HostsNetwork, timeout: float) -> None:
         """Join the job in which the ranks' own hosts sum; before it one at the first switch's servers, if any offer."""

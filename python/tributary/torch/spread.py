@@ -1,8 +1,9 @@
 """Large sums over switches and the ranks' own hosts, in the shares that suit their links.
 
 Rates are measured before the first large operation of a job, and again after some gigabytes, since links may have got
-other traffic: how fast each switch alone, and all hosts together, sum a tensor. All ranks take part in a measurement,
-and all reckon with the slowest rank's time, so that they cut tensors alike.
+other traffic: how fast each switch alone, and all hosts together, sum a tensor. A plan follows from these rates, and
+sums by the plan show what each way does beside the others. All ranks take part in a measurement, and all reckon with
+the slowest rank's time, so that they cut tensors alike.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 import tributary
 from tributary import _core
+from tributary._core import cuts
 from tributary.torch.ledger import Share
 from tributary.torch.tensors import memory
 
@@ -25,8 +27,17 @@ LEAST_BYTES = 1 << 20
 AGAIN_BYTES = 2 << 30
 #: The first measured tensor's elements, and the most: it is doubled until a sum takes long enough.
 _ELEMENTS, _MOST_ELEMENTS, _LONG_ENOUGH_S = 1 << 18, 1 << 22, 0.02
-#: A plan that promises less than this over the best way alone is not worth a second way.
+#: Of sums of a way alone the fastest counts: whatever else the machine does only makes them longer.
+_SUMS_ALONE = 2
+#: A plan that promises less than this over the best way alone is not worth a second way. Sums by it are given up only
+#: if they are slower by as much, for they start more slowly.
 _LEAST_GAIN = 1.05
+#: How often all ways sum together, for how long as the plan says, and how much faster other shares must be.
+_SUMS_TOGETHER, _TOGETHER_S, _LEAST_FASTER = 3, 0.1, 1.03
+#: The least share that is worth a way.
+_LEAST_SHARE = 0.05
+#: From one look at what has ended to the next.
+_LOOK_S = 0.0002
 
 
 @dataclass(frozen=True)
@@ -37,9 +48,9 @@ class Shares:
     shares: list[float]
     #: Bits of a tensor in a second: each switch alone, and all hosts.
     rates: list[float]
-    #: What the plan promises.
+    #: What the plan promises, or a trial of it has shown.
     expected: float
-    #: The share of the time of a sum for which each switch's link is busy, and last those of the hosts.
+    #: How long each switch's link, and last those of the hosts, are busy, of the time that the busiest of them is.
     busy: list[float]
     #: Bits in a second over the link of a rank's host.
     link: float
@@ -85,11 +96,80 @@ def plan(hosts: Sequence[int], at_switches: Sequence[float], at_hosts: float) ->
     if planned is None or not planned[0] or 1 / planned[1] < _LEAST_GAIN * best:
         shares, expected = alone, best
     else:
-        shares, expected = [*planned[0][len(ranks) :], sum(planned[0][: len(ranks)])], 1 / planned[1]
-    at_a_host = shares[-1] / len(ranks)
+        shares, kept = _worth([*planned[0][len(ranks) :], sum(planned[0][: len(ranks)])])
+        expected = kept / planned[1]
+    return Shares(shares, rates, expected, _busy(hosts, shares, rates, link), link)
+
+
+def _busy(hosts: Sequence[int], shares: Sequence[float], rates: Sequence[float], link: float) -> list[float]:
+    """How long each switch's link, and last those of the hosts, are busy, of the time that the busiest of them is."""
+    size, ranks = len(hosts), Counter(hosts)
+    own, at_a_host = ranks[hosts[0]], shares[-1] / len(ranks)
     carried = own * (1 - at_a_host) + (size - own) * at_a_host
-    busy = [share * expected / rate for share, rate in zip(shares, at_switches, strict=False)]
-    return Shares(shares, rates, expected, [*busy, carried * expected / link], link)
+    seconds = [*(share / rate for share, rate in zip(shares[:-1], rates, strict=False)), carried / link]
+    return [one / max(seconds) for one in seconds]
+
+
+def balance(groups: Sequence[tributary.Group], hosts: Sequence[int], planned: Shares, timeout: float) -> Shares:
+    """The plan as sums by it turn out: each way's share is what it sums beside the others.
+
+    The plan knows what links carry, and not who gets how much of a link on which several ways meet. So the way that is
+    ready last gets less, and the fastest of some sums counts. Where one way alone is faster, it sums alone.
+    """
+    if max(planned.shares) == 1.0:
+        return planned
+    elements = min(max(int(planned.expected * _TOGETHER_S / 32), _ELEMENTS), _MOST_ELEMENTS)
+    shares, fastest, rate = planned.shares, planned.shares, 0.0
+    for _ in range(_SUMS_TOGETHER):
+        seconds = _seconds_of_ways(groups, shares, elements, timeout)
+        if 32 * elements / max(seconds) > _LEAST_FASTER * rate:
+            fastest, rate = shares, 32 * elements / max(seconds)
+        shares, _ = _worth([share / max(took, _LOOK_S) for share, took in zip(shares, seconds, strict=True)])
+    best = max(planned.rates)
+    if rate * _LEAST_GAIN < best:
+        fastest, rate = [float(alone == best) for alone in planned.rates], best
+    return replace(planned, shares=fastest, expected=rate, busy=_busy(hosts, fastest, planned.rates, planned.link))
+
+
+def _worth(shares: Sequence[float]) -> tuple[list[float], float]:
+    """The shares without those that are not worth a way, all together 1; and how much of all they were."""
+    kept = [share if share >= _LEAST_SHARE * sum(shares) else 0.0 for share in shares]
+    return [share / sum(kept) for share in kept], sum(kept) / sum(shares)
+
+
+def _seconds_of_ways(
+    groups: Sequence[tributary.Group], shares: Sequence[float], elements: int, timeout: float
+) -> list[float]:
+    """The slowest rank's time for each way's share of a sum that all ranks begin together."""
+    data, longest = torch.zeros(elements), torch.zeros(len(groups), dtype=torch.int64)
+    ranges = cuts(elements, list(shares), groups[0].info.elements_per_packet)
+    _meet(groups[0], longest, timeout)
+    pending, failed, start = {}, None, time.monotonic()
+    try:
+        for way, (group, (first, end)) in enumerate(zip(groups, ranges, strict=True)):
+            if first < end:
+                part = memory(data, first, end)
+                pending[way] = group._core.all_reduce(part, part, "f32", "sum", timeout)
+    except tributary.TributaryError as error:
+        failed = error
+    # The data must stay until all sums have ended, whatever one of them ends with.
+    while pending:
+        for way in [way for way, sum_of_way in pending.items() if sum_of_way.is_done()]:
+            try:
+                pending.pop(way).wait(None)
+            except tributary.TributaryError as error:
+                failed = failed or error
+            longest[way] = int((time.monotonic() - start) * 1e9)
+        time.sleep(_LOOK_S)
+    if failed is not None:
+        raise failed
+    _meet(groups[0], longest, timeout)
+    return [int(took) / 1e9 for took in longest]
+
+
+def _meet(group: tributary.Group, words: torch.Tensor, timeout: float) -> None:
+    """Wait for all ranks; each word becomes the largest that any of them brought."""
+    group._core.all_reduce(memory(words), memory(words), "i64", "max", timeout).wait(None)
 
 
 def measure(groups: Sequence[tributary.Group], timeout: float) -> list[float]:
@@ -102,15 +182,11 @@ def _rate(group: tributary.Group, timeout: float) -> float:
     _seconds(group, elements, timeout)  # Windows open.
     while (seconds := _seconds(group, elements, timeout)) < _LONG_ENOUGH_S and elements < _MOST_ELEMENTS:
         elements *= 2
+    for _ in range(1, _SUMS_ALONE):
+        seconds = min(seconds, _seconds(group, elements, timeout))
     return 32 * elements / seconds
 
 
 def _seconds(group: tributary.Group, elements: int, timeout: float) -> float:
     """The slowest rank's time for a sum that all ranks begin together."""
-    data, word = torch.zeros(elements), torch.zeros(1, dtype=torch.int64)
-    group._core.all_reduce(memory(word), memory(word), "i64", "max", timeout).wait(None)
-    start = time.monotonic()
-    group._core.all_reduce(memory(data), memory(data), "f32", "sum", timeout).wait(None)
-    word[0] = int((time.monotonic() - start) * 1e9)
-    group._core.all_reduce(memory(word), memory(word), "i64", "max", timeout).wait(None)
-    return max(int(word[0]), 1) / 1e9
+    return max(_seconds_of_ways([group], [1.0], elements, timeout)[0], 1e-9)

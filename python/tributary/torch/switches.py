@@ -12,7 +12,7 @@ from tributary import Operator, _core
 from tributary._core import LEAST_CUT_ELEMENTS, cuts
 from tributary.torch.network import Network
 from tributary.torch.rendezvous import Meeting
-from tributary.torch.spread import measure, plan
+from tributary.torch.spread import balance, measure, plan
 from tributary.torch.transit import Handle
 
 #: The most servers that a name of several has.
@@ -123,15 +123,20 @@ class SwitchNetwork(Network):
         self.groups += workers
         self._summing, self._shares = [*self._at_switches, *workers], [*self._shares, *[0.0] * len(workers)]
 
+    def measure(self, hosts: Sequence[int], timeout: float) -> None:
+        """Measure how fast switches and ranks' hosts sum, each way alone, and plan the shares of large sums."""
+        *at_switches, own = measure(self._summing, timeout)
+        self._planned = plan(hosts, at_switches, own)
+        self.is_spread = self._planned.shares[-1] > 0
+
     def spread(self, hosts: Sequence[int], timeout: float, *, reports: bool) -> str:
-        """Measure how fast switches and ranks' hosts sum, and share large sums out; the shares as a sentence.
+        """Share large sums out as planned, and as they turn out together; the shares as a sentence.
 
         One rank reports them to the switches, for operators.
         """
-        *at_switches, own = measure(self._summing, timeout)
-        spread, switches = plan(hosts, at_switches, own), [_name(group) for group in self._summing[:-1]]
+        spread = balance(self._summing, hosts, self._planned, timeout)
+        switches = [_name(group) for group in self._summing[:-1]]
         self._shares = spread.shares
-        self.is_spread = self._shares[-1] > 0
         self.has_shards_at_hosts = spread.has_shards_at_hosts(len(self._at_switches), self.size)
         self.shares = spread.of_ways(switches)
         if reports:
