@@ -2,12 +2,14 @@
 
     python experiments/step_prediction.py            # 2 and 4 hosts, 0.2 and 1 Gbit/s; needs root, and some minutes
     python experiments/step_prediction.py --hosts 2 --rate '50 Mbit/s' --kinds ddp --models mlp --json
+    python experiments/step_prediction.py --hosts 8 --rate '2.5 Gbit/s' --calibrate   # processors are the limit
 
 One rank records its step alone, without a network (`tributary.torch.record_step`). `tributary.sim` runs that step with
 all ranks on a star of links, and then real ranks run it on hosts of such a star, which are network namespaces of this
 machine. A step's time is that of its slowest rank, the median of some; of several runs the fastest counts, since what
-else the machine does can only make a run longer. All hosts and the switch share this machine's processors, which the
-prediction does not know: a line says `cores` where they were busy for nine tenths of the time, else `links`.
+else the machine does can only make a run longer. All hosts and the switch share this machine's processors: a line says
+`cores` where they were busy for nine tenths of the time, else `links`. The prediction knows links alone. With
+`--calibrate` it knows what packets cost a processor, too (`tributary plan --calibrate`), and that hosts share them.
 """
 
 from __future__ import annotations
@@ -59,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--protocol", nargs="+", default=PROTOCOLS)
     parser.add_argument("--steps", type=int, default=5, help="of a run")
     parser.add_argument("--runs", type=int, default=2, help="of each row; the fastest counts")
+    parser.add_argument("--calibrate", action="store_true", help="predict what processors take, too")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each row")
     parser.add_argument("--record", nargs=3, metavar=("KIND", "MODEL", "FILE"), help=argparse.SUPPRESS)
     return parser
@@ -66,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def compare(args: argparse.Namespace) -> None:
     """Record each step once; predict and measure each row."""
+    costs = packet_costs() if args.calibrate else None
     with tempfile.TemporaryDirectory() as folder:
         traces = {}
         for kind, model in itertools.product(args.kinds, args.models):
@@ -78,7 +82,7 @@ def compare(args: argparse.Namespace) -> None:
         for hosts, rate in itertools.product(args.hosts, args.rate):
             rows = on_a_star(args, hosts, rate)
             for row in rows:
-                row |= predict(traces[row["kind"], row["model"]], hosts, rate, row["protocol"])
+                row |= predict(traces[row["kind"], row["model"]], hosts, rate, row["protocol"], costs)
                 row["ratio"] = row["measured_s"] / row["predicted_s"]
             for step in traces:
                 of_step = [row for row in rows if (row["kind"], row["model"]) == step]
@@ -93,16 +97,38 @@ def line(rows: list[dict[str, Any]]) -> str:
     return "| " + " | ".join([*step, *cells, limit]) + " |"
 
 
-def predict(trace: Path, hosts: int, rate: str, protocol: str) -> dict[str, Any]:
-    """The step of a trace, with all ranks, on links that count frames as a token bucket does."""
+def packet_costs() -> dict[str, float]:
+    """Seconds that this machine's processors take for a packet, and for each of its bytes."""
+    plan = [sys.executable, "-m", "tributary", "plan", "--hosts", "2", "--rate", "1 Gbit/s", "--parameters", "1000"]
+    plan += ["--compute", "1 ms", "--calibrate", "--json"]
+    return json.loads(subprocess.run(plan, stdout=subprocess.PIPE, text=True, check=True).stdout)["host_costs"]
+
+
+def predict(trace: Path, hosts: int, rate: str, protocol: str, costs: dict[str, float] | None) -> dict[str, Any]:
+    """The step of a trace, with all ranks, on links that count frames as a token bucket does.
+
+    With costs each host has its share of this machine's processors. Where a switch sums, its program takes as long for
+    a packet as the host that sends or receives it.
+    """
     from tributary import sim
+    from tributary.torch.options import AROUND
 
     keys = {"iterations": 3, "elements_per_packet": ELEMENTS, "rto": RTO}
     traced = sim.step_of_trace(trace, ranks=hosts, protocol=protocol, **keys)
     network = {
         "star": {"hosts": hosts}, "rate": rate, "delay": "20 us", "queue": "4 MiB", "overhead": 42, "shortest": 42,
     }  # fmt: skip
-    report = sim.run({"end": "1000 s", "network": network, "step": [traced.step]}).check().report["steps"][0]
+    experiment: dict[str, Any] = {"end": "1000 s", "network": network, "step": [traced.step]}
+    if costs is not None:
+        crowd = max(1.0, hosts / (os.cpu_count() or 1))
+        for node in traced.step["node"]:
+            if "compute" in node:
+                amount, unit = node["compute"].split()
+                node["compute"] = f"{crowd * float(amount)} {unit}"
+        of_packets = crowd if protocol == AROUND else 2 * crowd
+        keys = {"per_packet": "packet_seconds", "per_byte": "byte_seconds"}
+        experiment["hosts"] = {key: f"{1e12 * of_packets * costs[cost]:.0f} ps" for key, cost in keys.items()}
+    report = sim.run(experiment).check().report["steps"][0]
     return {"predicted_s": report["seconds"], "computed_s": report["computed_seconds"]}
 
 
