@@ -20,8 +20,7 @@ const LENGTHS: [usize; 6] = [0, 1, 800, 100_003, 0, 500_001];
 
 /// The protocols whose slots cores divide.
 fn able() -> impl Iterator<Item = &'static Protocol> {
-    let divides = |protocol: &&Protocol| (protocol.divides_slots)(&protocol.options.defaults());
-    protocols::ALL.iter().copied().filter(divides)
+    protocols::ALL.iter().copied().filter(|protocol| protocol.divides_slots_by_default())
 }
 
 /// Floats of many magnitudes, so that another order of sums would have other bits.

@@ -77,8 +77,8 @@ impl ConnectOptions {
         } else if !(1..=CoreSlots::MAX_CORES).contains(&cores) {
             format!("{cores} cores are not possible; a worker has 1 to {}", CoreSlots::MAX_CORES)
         } else if cores > 1 && !(protocol.divides_slots)(&self.options) {
-            let divides = |protocol: &&&Protocol| (protocol.divides_slots)(&protocol.options.defaults());
-            let able: Vec<&str> = protocols::ALL.iter().filter(divides).map(|protocol| protocol.name).collect();
+            let able = protocols::ALL.iter().filter(|protocol| protocol.divides_slots_by_default());
+            let able: Vec<&str> = able.map(|protocol| protocol.name).collect();
             let able = able.join(" or ");
             format!("such a job of {protocol} has no slots that {cores} cores can divide: take one core, or {able}")
         } else {

@@ -213,6 +213,11 @@ impl Protocol {
         self.check_sparse.map_or_else(refused, |check| check(spec, options))
     }
 
+    /// True if a worker may have several cores in a job with the default options.
+    pub fn divides_slots_by_default(&self) -> bool {
+        (self.divides_slots)(&self.options.defaults())
+    }
+
     /// True if switches sum; false if only hosts do.
     pub fn sums_in_network(&self) -> bool {
         self.placement != Placement::Hosts

@@ -64,11 +64,6 @@ pub struct Ours {
     pub density: Option<Density>,
 }
 
-/// True if the workers of some job of the protocol may have several cores.
-fn divides_slots(protocol: &Protocol) -> bool {
-    (protocol.divides_slots)(&protocol.options.defaults())
-}
-
 impl Contender {
     /// All contenders, in the order in which they take turns.
     pub fn all(
@@ -85,7 +80,7 @@ impl Contender {
         for &protocol in protocols {
             let numbers = of(numbers, protocol.options.specs.contains(&Numbers::OPTION));
             let designs = of(designs, design::has_designs(protocol));
-            let cores = if divides_slots(protocol) { cores } else { &[1] };
+            let cores = if protocol.divides_slots_by_default() { cores } else { &[1] };
             for (&dtype, &design) in dtypes.iter().flat_map(|dtype| designs.iter().map(move |design| (dtype, design))) {
                 for &numbers in &numbers {
                     let ours = |&cores| Ours { protocol, dtype, numbers, design, cores, density: None };

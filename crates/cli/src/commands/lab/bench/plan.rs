@@ -325,7 +325,7 @@ mod tests {
         let contenders = plan("--cores 1,2").contenders;
         let several = |who: &&Contender| who.cores() == 2;
         let able = crate::cluster::job::protocols()
-            .filter(|protocol| (protocol.divides_slots)(&protocol.options.defaults()))
+            .filter(|protocol| protocol.divides_slots_by_default())
             .map(|protocol| format!("{protocol} 2 cores"));
         assert!(contenders.iter().filter(several).map(Contender::name).eq(able), "{contenders:?}");
         assert!(contenders.iter().any(|who| who.cores() == 1));
