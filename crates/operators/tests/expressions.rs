@@ -47,6 +47,18 @@ fn floats_are_those_of_binary32() {
 }
 
 #[test]
+fn one_number_with_a_name_is_computed_as_one_without() {
+    for (named, plain) in [("v = a.v * b.v", "a * b"), ("t = a.v + 1\nv = max(t, b.v)", "t = a + 1\nmax(t, b)")] {
+        for number in ["f32", "f64", "i32", "i64", "u16"] {
+            let vector = |seed: u8| (0..103 * 8).map(|i: usize| (i as u8).wrapping_mul(seed) >> 2).collect::<Vec<u8>>();
+            let (left, right) = (vector(7), vector(11));
+            let expected = run(plain, number, &left, &right);
+            assert_eq!(run(named, &format!("v:{number}"), &left, &right), expected, "{named} of {number}");
+        }
+    }
+}
+
+#[test]
 fn integers_wrap() {
     of_i32("a + b * 3", |a, b| a.wrapping_add(b.wrapping_mul(3)));
     of_i32("(a ^ b) & 0xff | ~a << 8", |a, b| ((a ^ b) & 0xff) | (!a << 8));

@@ -89,7 +89,7 @@ impl Body {
             writeln!(self.code, "      (local.set {slot}{} {})", self.suffix(), value.code)
                 .expect("text can be written");
             match field {
-                Some(number) => results[number] = Some(format!("(local.get {slot})")),
+                Some(number) => results[number] = Some(format!("(local.get {slot}{})", self.suffix())),
                 None => self.names.push((name.clone(), value.of)),
             }
         }
