@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,14 @@ port = {port}
 hosts = ["here"]
 switches = ["leaf"]
 links = [["here", "leaf"]]
+"""
+
+#: Runs a program under the kernel's own MemoryDenyWriteExecute: prctl(PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN).
+UNKNOWN_TO_THE_KERNEL = 77
+WITHOUT_EXECUTABLE_MEMORY = f"""import ctypes, os, sys
+if ctypes.CDLL(None).prctl(65, 1, 0, 0, 0) != 0:
+    sys.exit({UNKNOWN_TO_THE_KERNEL})
+os.execv(sys.argv[1], sys.argv[1:])
 """
 
 #: `systemd-analyze security` rates what a service may do from 0 to 10.
@@ -125,6 +134,18 @@ def test_a_wrong_environment_of_the_unit_is_a_setting_to_mend() -> None:
         command = [program.PROGRAM, "switch", "--listen", "127.0.0.1:0"]
         result = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=60)
         assert value in program.sentence(result, code=2)
+
+
+def test_where_memory_may_not_become_executable_the_refusal_names_the_setting(tmp_path: Path) -> None:
+    operator = tmp_path / "larger.expr"
+    operator.write_text("# element: f32\nmax(a, b)\n")
+    command = [sys.executable, "-c", WITHOUT_EXECUTABLE_MEMORY, program.PROGRAM, "operator", "check", str(operator)]
+    result = subprocess.run(command, capture_output=True, text=True, env=program.ENVIRONMENT, check=False, timeout=60)
+    if result.returncode == UNKNOWN_TO_THE_KERNEL:
+        pytest.skip("this kernel cannot forbid executable memory: Linux 6.3 or newer can")
+    refusal = program.sentence(result)
+    assert "MemoryDenyWriteExecute" in refusal
+    assert "deploy/operators.conf" in refusal
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")

@@ -1,5 +1,6 @@
 //! A compiled module that follows the interface.
 
+use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 use tributary_proto::contract::custom_op::{CustomOpHash, CustomOps};
 use wasmtime::{
@@ -64,16 +65,14 @@ impl Module {
                 outline.functions
             )));
         }
-        let code = wasmtime::Module::new(engine, bytes).map_err(|error| {
-            let is_denied = |io: &std::io::Error| io.kind() == std::io::ErrorKind::PermissionDenied;
-            match error.chain().filter_map(|cause| cause.downcast_ref()).any(is_denied) {
-                true => OperatorError::Source(
-                    "this process may not make memory executable: a switch under systemd needs deploy/operators.conf beside \
-                     its unit (MemoryDenyWriteExecute=no)"
-                        .to_owned(),
-                ),
-                false => OperatorError::Module(format!("this module is not valid: {}", one_line(&error))),
-            }
+        let code = wasmtime::Module::new(engine, bytes).map_err(|error| match error.downcast_ref() {
+            // A filter of system calls says the first, and the kernel itself the second.
+            Some(&Errno::PERM | &Errno::ACCESS) => OperatorError::Source(
+                "this process may not make memory executable: a switch under systemd needs deploy/operators.conf beside its \
+                 unit (MemoryDenyWriteExecute=no)"
+                    .to_owned(),
+            ),
+            _ => OperatorError::Module(format!("this module is not valid: {}", one_line(&error))),
         })?;
         let own_bytes = check_exports(&code)?;
         let hash = CustomOpHash(Sha256::digest(bytes).into());
