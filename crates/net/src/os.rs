@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::process;
 use std::time::{Duration, Instant};
 
@@ -189,16 +190,37 @@ const LARGE_BYTES: libc::c_int = 128 * 1024;
 
 /// The memory that this process may have: that of the machine, or less if a control group says so.
 pub fn memory_bytes() -> u64 {
-    let read = |path: &str| fs::read_to_string(path).ok();
-    let machine = read("/proc/meminfo").and_then(|text| {
-        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-        Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1_024)
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let limit = group_limit(Path::new("/sys/fs/cgroup"), &groups);
+    machine_memory_bytes().into_iter().chain(limit).min().unwrap_or(u64::MAX)
+}
+
+/// The machine's memory, by a system call: a service that sees only processes in /proc has no /proc/meminfo.
+#[allow(unsafe_code)]
+fn machine_memory_bytes() -> Option<u64> {
+    let mut system = MaybeUninit::<libc::sysinfo>::uninit();
+    // SAFETY: the call fills the structure, for which there is memory, or returns an error.
+    let system = unsafe { (libc::sysinfo(system.as_mut_ptr()) == 0).then(|| system.assume_init()) }?;
+    u64::try_from(u128::from(system.totalram) * u128::from(system.mem_unit)).ok()
+}
+
+/// The lowest limit of a process's control group and of those above it. `groups` is its /proc/self/cgroup, where the group
+/// of the second version has no controllers beside it.
+fn group_limit(root: &Path, groups: &str) -> Option<u64> {
+    let hierarchies = groups.lines().filter_map(|line| {
+        let (_, line) = line.split_once(':')?;
+        match line.split_once(':')? {
+            ("", group) => Some((root.to_owned(), group, "memory.max")),
+            ("memory", group) => Some((root.join("memory"), group, "memory.limit_in_bytes")),
+            _ => None,
+        }
     });
-    let group = read("/proc/self/cgroup").and_then(|text| {
-        let group = text.lines().find_map(|line| line.strip_prefix("0::"))?.to_owned();
-        read(&format!("/sys/fs/cgroup{group}/memory.max"))?.trim().parse().ok()
+    let files = hierarchies.flat_map(|(hierarchy, group, file)| {
+        let groups = Path::new(group.trim_start_matches('/')).ancestors();
+        groups.map(move |group| hierarchy.join(group).join(file))
     });
-    machine.into_iter().chain(group).min().unwrap_or(u64::MAX)
+    // A group without a limit has no such file, or `max` in it.
+    files.filter_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok()).min()
 }
 
 /// True if the system lets this process have this many more bytes. Memory that is missing when a job takes its slots would
@@ -236,4 +258,39 @@ pub fn return_slots_to_the_kernel() {
     let accepted = unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BYTES) };
     #[cfg(target_env = "gnu")]
     debug_assert_eq!(accepted, 1, "glibc takes any limit below its own largest");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lowest_limit_of_a_group_and_those_above_counts_in_both_versions_of_control_groups() {
+        let root = std::env::temp_dir().join(format!("tributary-groups-{}", process::id()));
+        let write = |file: &str, limit: &str| {
+            let file = root.join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, limit).unwrap();
+        };
+        write("system.slice/memory.max", "1073741824\n");
+        write("system.slice/switch.service/memory.max", "max\n");
+        write("memory/memory.limit_in_bytes", "9223372036854771712\n");
+        write("memory/system.slice/switch.service/memory.limit_in_bytes", "536870912\n");
+        let limit = |groups: &str| group_limit(&root, groups);
+        assert_eq!(limit("0::/system.slice/switch.service\n"), Some(1 << 30));
+        assert_eq!(limit("0::/user.slice\n"), None);
+        let first_version = "5:devices:/\n4:memory:/system.slice/switch.service\n1:name=systemd:/\n0::/\n";
+        assert_eq!(limit(first_version), Some(512 << 20));
+        assert_eq!(limit("4:memory:/elsewhere\n"), Some(9_223_372_036_854_771_712));
+        assert_eq!(limit(""), None);
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn the_machine_s_memory_is_what_the_kernel_says_in_proc() {
+        let text = fs::read_to_string("/proc/meminfo").unwrap();
+        let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:")).unwrap();
+        let kib: u64 = total.trim().strip_suffix("kB").unwrap().trim().parse().unwrap();
+        assert_eq!(machine_memory_bytes(), Some(kib * 1_024));
+    }
 }
