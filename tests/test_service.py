@@ -68,7 +68,13 @@ def test_the_service_may_do_little() -> None:
 
 def test_the_unit_waits_until_the_switch_is_ready_and_a_reload_of_a_wrong_file_fails() -> None:
     unit = UNIT.read_text()
-    for line in ("Type=notify", "Restart=always", "WatchdogSec=30", "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX"):
+    for line in (
+        "Type=notify",
+        "NotifyAccess=all",
+        "Restart=always",
+        "WatchdogSec=30",
+        "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX",
+    ):
         assert f"\n{line}\n" in unit
     reloads = re.findall(r"^ExecReload=.*$", unit, re.MULTILINE)
     assert [" --check " in line for line in reloads] == [True, False], "checked before the switch reads it"

@@ -12,6 +12,8 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import program
 import rank_upgrade
 from program import Daemon
@@ -130,6 +132,34 @@ def test_a_service_manager_learns_which_process_is_the_switch(tmp_path: Path) ->
     assert switch.wait(60) == 0, "it has no job"
     os.kill(int(main), signal.SIGTERM)
     assert manager.recv(1000) == b"STOPPING=1"
+    manager.close()
+
+
+def test_a_service_manager_learns_that_the_earlier_program_has_taken_the_switch_back(
+    workers: ProcessPoolExecutor, tmp_path: Path, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    manager.bind(str(tmp_path / "notify"))
+    manager.settimeout(60)
+    monkeypatch.setitem(program.ENVIRONMENT, "NOTIFY_SOCKET", str(tmp_path / "notify"))
+    monkeypatch.setitem(program.ENVIRONMENT, "WATCHDOG_USEC", "2000000")
+    daemon = Daemon()
+    ranks = [
+        workers.submit(rank_upgrade.sum_until, number, 2, daemon.address, job, str(tmp_path)) for number in range(2)
+    ]
+    until_more(tmp_path, 3)
+    daemon.process.send_signal(signal.SIGUSR2)
+    next_pid = events(daemon, "listening", "handed_over")["handed_over"]["pid"]
+    os.kill(next_pid, signal.SIGKILL)
+    wanted = [f"MAINPID={next_pid}", f"MAINPID={daemon.process.pid}", "WATCHDOG=1"]
+    while wanted:
+        if manager.recv(1000).decode() == wanted[0]:
+            del wanted[0]
+    until_more(tmp_path, 3)
+    (tmp_path / "over").touch()
+    counts = [future.result(timeout=120) for future in ranks]
+    assert counts[0] == counts[1]
+    assert daemon.stop().returncode == 0
     manager.close()
 
 

@@ -138,7 +138,7 @@ impl RunningSwitch {
     }
 
     /// Gives the switch to the program at the other end of the channel. Jobs go on here until they end, and no other
-    /// begins here. `on_end` is called, on another thread, when this program should end. After an error it goes on as before.
+    /// begins here. `on_end` is called, on another thread, when the hand-over is over. After an error it goes on as before.
     pub fn hand_over(
         &self,
         channel: Channel,

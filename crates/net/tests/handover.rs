@@ -35,7 +35,7 @@ fn join(switch: SocketAddr, protocol: &'static Protocol, job: &str, rank: u16) -
     Group::connect(&connect_options(switch, protocol, job, rank, 2)).expect("the rank joins")
 }
 
-/// The program that takes over, and what the earlier one is told at its end.
+/// The program that takes over, and what the earlier one is told when the hand-over is over.
 fn take_over(earlier: &RunningSwitch, options: &SwitchOptions) -> (RunningSwitch, Receiver<Ending>) {
     let (own, inherited) = Channel::pair().unwrap();
     let (end, ended) = channel();
@@ -259,6 +259,7 @@ fn a_next_program_that_fails_leaves_everything_as_it_was() {
         others.into_iter().for_each(|rank| drop(rank.join().unwrap()));
         load.end();
         ranks.into_iter().for_each(|rank| rank.join().unwrap());
+        assert_eq!(ended.recv_timeout(PATIENCE).unwrap(), Ending::TakenBack);
         assert!(ended.recv_timeout(PATIENCE).is_err(), "it does not end with its jobs, since it has taken them back");
     });
 }

@@ -58,16 +58,18 @@ impl Intake {
     }
 }
 
-/// Why the earlier program should end.
+/// How a hand-over ends for the earlier program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Its last job has ended.
+    /// Its last job has ended: it should end.
     NoJobs,
-    /// The next program was asked to stop.
+    /// The next program was asked to stop: it should stop, too.
     Stopped,
+    /// The next program has failed: it has taken its switch back, and goes on.
+    TakenBack,
 }
 
-/// Called once, when the earlier program should end.
+/// Called once, when the hand-over is over.
 type OnEnd = Box<dyn FnOnce(Ending) + Send>;
 
 /// What the program that has handed over its switch keeps until it ends. Dropping it ends the channel.
@@ -117,7 +119,7 @@ impl NextProgram {
 
 impl Drop for NextProgram {
     fn drop(&mut self) {
-        self.0.end(None);
+        drop(self.0.end());
         self.0.channel.close();
     }
 }
@@ -159,14 +161,9 @@ fn take_back(plane: &ControlPlane, intake: &Intake) {
 }
 
 impl Shared {
-    /// Ends the program's service, once. False if that was done before.
-    fn end(&self, why: Option<Ending>) -> bool {
-        let on_end = self.on_end.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let is_first = on_end.is_some();
-        if let (Some(on_end), Some(why)) = (on_end, why) {
-            on_end(why);
-        }
-        is_first
+    /// Ends the hand-over, once: `None` if that was done before.
+    fn end(&self) -> Option<OnEnd> {
+        self.on_end.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Takes connections that belong to this program, until the next one ends.
@@ -174,18 +171,22 @@ impl Shared {
         loop {
             match self.channel.receive() {
                 Ok(Some((Message::Connection { listener }, with))) => self.intake.hand(listener, with),
-                Ok(Some((Message::Stop, _))) => drop(self.end(Some(Ending::Stopped))),
+                Ok(Some((Message::Stop, _))) => {
+                    if let Some(on_end) = self.end() {
+                        on_end(Ending::Stopped);
+                    }
+                }
                 Ok(Some(_)) => {}
                 Ok(None) | Err(_) => break,
             }
         }
-        let Some(plane) = self.plane.upgrade() else { return };
+        let (Some(plane), Some(on_end)) = (self.plane.upgrade(), self.end()) else { return };
         if plane.running_ids().is_empty() {
-            self.end(Some(Ending::NoJobs));
-        } else if self.end(None) {
-            tracing::warn!("the next program has ended: this one takes the switch back");
-            take_back(&plane, &self.intake);
+            return on_end(Ending::NoJobs);
         }
+        tracing::warn!("the next program has ended: this one takes the switch back");
+        take_back(&plane, &self.intake);
+        on_end(Ending::TakenBack);
     }
 
     /// Reports jobs that end, until there are none. The next program then ends its half of the channel.

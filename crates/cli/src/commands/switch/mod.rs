@@ -7,8 +7,8 @@ mod upgrade;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::mpsc::Sender;
-use std::thread;
+use std::sync::{Arc, mpsc};
+use std::{process, thread};
 
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
@@ -149,7 +149,7 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
     // Before the ports are open, so that a signal that comes then is kept and not lost.
     let signals = Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR2])?;
     let options = settings::read(&args)?;
-    let (notifier, announcer) = (Notifier::of_environment(), Announcer::start(args.json)?);
+    let (notifier, announcer) = (Arc::new(Notifier::of_environment()), Announcer::start(args.json)?);
     let switch = match upgrade::inherited_channel()? {
         None => RunningSwitch::start(&options),
         Some(channel) => RunningSwitch::take_over(&options, channel),
@@ -158,11 +158,10 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
     announce_ready(&switch, &options, &announcer);
     notifier.send("READY=1");
     let signal = thread::scope(|scope| {
-        let watchdog = notifier.watch_over(scope, &switch);
+        let _watchdog = notifier.watch_over(scope, &switch);
         let (args, switch) = (&args, &switch);
         let (notifier, announcer) = (&notifier, &announcer);
-        Daemon { args, program, running: options, switch, notifier, announcer, watchdog, handed_over: false }
-            .serve(signals)
+        Daemon { args, program, running: options, switch, notifier, announcer }.serve(signals)
     })?;
     let Some(signal) = signal else {
         switch.stop();
@@ -193,11 +192,8 @@ struct Daemon<'a> {
     /// The options as they are now.
     running: SwitchOptions,
     switch: &'a RunningSwitch,
-    notifier: &'a Notifier,
+    notifier: &'a Arc<Notifier>,
     announcer: &'a Announcer,
-    /// Dropped where a service manager watches over another program.
-    watchdog: Option<Sender<()>>,
-    handed_over: bool,
 }
 
 impl Daemon<'_> {
@@ -215,7 +211,7 @@ impl Daemon<'_> {
                 Some(SIGTERM) => {
                     self.notifier.send("STOPPING=1");
                     // Both programs of a switch are asked to stop, by each other and by a service manager.
-                    let hurries = |signal| signal == SIGINT || signal == SIGTERM && !self.handed_over;
+                    let hurries = |signal| signal == SIGINT || signal == SIGTERM && self.notifier.is_main_process();
                     self.switch.finish(|| signals.pending().any(hurries))?;
                     return Ok(Some(SIGTERM));
                 }
@@ -244,18 +240,23 @@ impl Daemon<'_> {
     }
 
     /// Starts a new program that takes over. If it does not, this one goes on as before.
-    fn hand_over(&mut self, signals: &Signals) {
-        let handle = signals.handle();
+    fn hand_over(&self, signals: &Signals) {
+        let (handle, notifier) = (signals.handle(), Arc::clone(self.notifier));
+        let (announced, is_announced) = mpsc::channel::<()>();
         let on_end = move |ending| match ending {
             Ending::NoJobs => handle.close(),
             // The call fails only for numbers that are not signals.
             Ending::Stopped => drop(raise(SIGTERM)),
+            Ending::TakenBack => {
+                // The next program may fail before the manager has been told that it has the switch.
+                let _ = is_announced.recv();
+                notifier.send_main_process(process::id());
+            }
         };
         match upgrade::hand_over(self.program, self.switch, on_end) {
             Ok(pid) => {
-                self.handed_over = true;
-                self.notifier.send(&format!("MAINPID={pid}"));
-                self.watchdog = None;
+                self.notifier.send_main_process(pid);
+                drop(announced);
                 let text = format!("process {pid} has the switch; this one ends with the last of its jobs");
                 self.announcer.announce(&json!({ "event": "handed_over", "pid": pid }), &text);
             }
@@ -277,7 +278,7 @@ fn clients(options: &SwitchOptions) -> String {
 }
 
 fn announce_ready(switch: &RunningSwitch, options: &SwitchOptions, announcer: &Announcer) {
-    let (listen, http, pid) = (switch.listen_addr(), switch.http_addr(), std::process::id());
+    let (listen, http, pid) = (switch.listen_addr(), switch.http_addr(), process::id());
     if let Some(FabricNode { layout, node }) = &options.fabric {
         let (node, control): (_, Vec<SocketAddr>) = (layout.name(*node), [listen].into_iter().chain(http).collect());
         let both: Vec<String> = control.iter().map(SocketAddr::to_string).collect();

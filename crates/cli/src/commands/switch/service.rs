@@ -1,12 +1,13 @@
-//! What a service manager is told (`sd_notify(3)`): that the switch is ready, reads its files again, stops, or still works.
-//! Without `NOTIFY_SOCKET` in the environment nothing is told.
+//! What a service manager is told (`sd_notify(3)`): that the switch is ready, reads its files again, stops, or still works,
+//! and which process it is. Without `NOTIFY_SOCKET` in the environment nothing is told.
 
-use std::env;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::Scope;
 use std::time::Duration;
+use std::{env, process};
 
 use tributary_net::os;
 use tributary_net::switch_daemon::RunningSwitch;
@@ -19,6 +20,8 @@ pub struct Notifier {
     manager: Option<(UnixDatagram, SocketAddr)>,
     /// The manager restarts a switch that has not said for this long that it works.
     watchdog: Option<Duration>,
+    /// False while a next program has the switch.
+    is_main: AtomicBool,
 }
 
 impl Notifier {
@@ -32,7 +35,8 @@ impl Notifier {
             Some((UnixDatagram::unbound().ok()?, address.ok()?))
         });
         let interval = env::var("WATCHDOG_USEC").ok().and_then(|micros| micros.parse().ok()).map(Duration::from_micros);
-        Notifier { manager: named, watchdog: interval.filter(|interval| !interval.is_zero()) }
+        let watchdog = interval.filter(|interval| !interval.is_zero());
+        Notifier { manager: named, watchdog, is_main: AtomicBool::new(true) }
     }
 
     /// Tells the manager a state, as `READY=1`.
@@ -47,6 +51,17 @@ impl Notifier {
         self.send(&format!("RELOADING=1\nMONOTONIC_USEC={}", os::monotonic().as_micros()));
     }
 
+    /// Tells the manager which process is the switch from now on: only that one says that it works.
+    pub fn send_main_process(&self, pid: u32) {
+        self.is_main.store(pid == process::id(), Ordering::Relaxed);
+        self.send(&format!("MAINPID={pid}"));
+    }
+
+    /// True unless a next program has the switch.
+    pub fn is_main_process(&self) -> bool {
+        self.is_main.load(Ordering::Relaxed)
+    }
+
     /// Tells the manager regularly that the switch works, as long as it does and the result lives.
     pub fn watch_over<'scope, 'env>(
         &'env self,
@@ -57,7 +72,7 @@ impl Notifier {
         let (alive, is_over) = mpsc::channel();
         scope.spawn(move || {
             while is_over.recv_timeout(interval / BEATS) == Err(RecvTimeoutError::Timeout) {
-                if switch.last_turn() < interval {
+                if self.is_main_process() && switch.last_turn() < interval {
                     self.send("WATCHDOG=1");
                 }
             }
@@ -72,10 +87,11 @@ mod tests {
 
     #[test]
     fn a_manager_gets_each_state_as_a_datagram() {
-        let address = SocketAddr::from_abstract_name(format!("tributary-test-{}", std::process::id())).unwrap();
+        let address = SocketAddr::from_abstract_name(format!("tributary-test-{}", process::id())).unwrap();
         let manager = UnixDatagram::bind_addr(&address).unwrap();
         manager.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        let notifier = Notifier { manager: Some((UnixDatagram::unbound().unwrap(), address)), watchdog: None };
+        let notifier_to = |manager| Notifier { manager, watchdog: None, is_main: AtomicBool::new(true) };
+        let notifier = notifier_to(Some((UnixDatagram::unbound().unwrap(), address)));
         notifier.send("READY=1");
         notifier.send_reloading();
         let mut bytes = [0; 256];
@@ -85,6 +101,10 @@ mod tests {
         };
         assert_eq!(next(), "READY=1");
         assert!(next().starts_with("RELOADING=1\nMONOTONIC_USEC="));
-        Notifier { manager: None, watchdog: None }.send("READY=1");
+        notifier.send_main_process(1);
+        assert_eq!((next(), notifier.is_main_process()), ("MAINPID=1".to_string(), false));
+        notifier.send_main_process(process::id());
+        assert_eq!((next(), notifier.is_main_process()), (format!("MAINPID={}", process::id()), true));
+        notifier_to(None).send("READY=1");
     }
 }
