@@ -72,6 +72,7 @@ def test_the_unit_waits_until_the_switch_is_ready_and_a_reload_of_a_wrong_file_f
         "Type=notify",
         "NotifyAccess=all",
         "Restart=always",
+        "StartLimitIntervalSec=0",
         "WatchdogSec=30",
         "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX",
     ):
