@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lowest_limit_of_a_group_and_those_above_counts_in_both_versions_of_control_groups() {
+    fn the_lowest_limit_of_a_group_and_its_parents_counts_in_both_versions_of_control_groups() {
         let root = std::env::temp_dir().join(format!("tributary-groups-{}", process::id()));
         let write = |file: &str, limit: &str| {
             let file = root.join(file);

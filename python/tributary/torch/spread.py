@@ -36,8 +36,8 @@ _LEAST_GAIN = 1.05
 _SUMS_TOGETHER, _TOGETHER_S, _LEAST_FASTER = 3, 0.1, 1.03
 #: The least share that is worth a way.
 _LEAST_SHARE = 0.05
-#: From one look at what has ended to the next.
-_LOOK_S = 0.0002
+#: From one poll of what has ended to the next.
+_POLL_S = 0.0002
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def balance(groups: Sequence[tributary.Group], hosts: Sequence[int], planned: Sh
         seconds = _seconds_of_ways(groups, shares, elements, timeout)
         if 32 * elements / max(seconds) > _LEAST_FASTER * rate:
             fastest, rate = shares, 32 * elements / max(seconds)
-        shares, _ = _worth([share / max(took, _LOOK_S) for share, took in zip(shares, seconds, strict=True)])
+        shares, _ = _worth([share / max(took, _POLL_S) for share, took in zip(shares, seconds, strict=True)])
     best = max(planned.rates)
     if rate * _LEAST_GAIN < best:
         fastest, rate = [float(alone == best) for alone in planned.rates], best
@@ -148,8 +148,8 @@ def _seconds_of_ways(
     try:
         for way, (group, (first, end)) in enumerate(zip(groups, ranges, strict=True)):
             if first < end:
-                part = memory(data, first, end)
-                pending[way] = group._core.all_reduce(part, part, "f32", "sum", timeout)
+                share = memory(data, first, end)
+                pending[way] = group._core.all_reduce(share, share, "f32", "sum", timeout)
     except tributary.TributaryError as error:
         failed = error
     # The data must stay until all sums have ended, whatever one of them ends with.
@@ -160,7 +160,7 @@ def _seconds_of_ways(
             except tributary.TributaryError as error:
                 failed = failed or error
             longest[way] = int((time.monotonic() - start) * 1e9)
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
     if failed is not None:
         raise failed
     _meet(groups[0], longest, timeout)
