@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import torch
 
@@ -19,6 +20,8 @@ from tributary.errors import CollectiveError, CollectiveTimeoutError, MismatchEr
 from tributary.torch.local import LocalNetwork
 from tributary.torch.rendezvous import Rendezvous
 from tributary.torch.switches import SwitchNetwork
+
+T = TypeVar("T")
 
 #: The most letters of a sentence that a leader says to the other ranks of its host, and the most ranks in it.
 _LETTERS, _RANKS = 600, 32
@@ -54,38 +57,29 @@ class HostsNetwork(LocalNetwork):
 
     def measure(self, hosts: Sequence[int], timeout: float) -> None:
         """Have the leaders measure switches and hosts, as :meth:`SwitchNetwork.measure` does."""
-
-        def measured(leading: SwitchNetwork) -> int:
-            leading.measure(hosts, timeout)
-            return int(leading.is_spread)
-
-        self.is_spread = bool(self._lead(measured, timeout))
+        self._lead(lambda leading: leading.measure(hosts, timeout), timeout)
 
     def spread(self, hosts: Sequence[int], timeout: float, *, reports: bool) -> str:
         """Share large sums of hosts out, as :meth:`SwitchNetwork.spread` does; the sentence is the leaders'."""
-        sentences: list[str] = []
-
-        def shared_out(leading: SwitchNetwork) -> int:
-            sentences.append(leading.spread(hosts, timeout, reports=reports))
-            return 0
-
-        self._lead(shared_out, timeout)
+        sentence = self._lead(lambda leading: leading.spread(hosts, timeout, reports=reports), timeout)
         self.share_out()
-        return "".join(sentences)
+        return sentence or ""
 
-    def _lead(self, act: Callable[[SwitchNetwork], int], timeout: float) -> int:
-        """Have each leader act; the word that all leaders then know, on every rank."""
-        found, error = 0, None
+    def _lead(self, act: Callable[[SwitchNetwork], T], timeout: float) -> T | None:
+        """Have each leader act, and tell every rank whether sums are spread; what this leader found, else None."""
+        found, error = None, None
         if self._leading is not None:
             try:
                 found = act(self._leading)
             except Exception as failure:
                 # Other ranks learn in a sum what ended this one, or that something did.
                 error = failure
-        agreed = self.agree(_FAILED if error else found, timeout)
+        is_spread = self._leading is not None and self._leading.is_spread
+        agreed = self.agree(_FAILED if error else int(is_spread), timeout)
         if agreed == _FAILED:
             raise error or CollectiveError("a leader could not measure switches and hosts; its error says why")
-        return agreed
+        self.is_spread = bool(agreed)
+        return found
 
     def share_out(self) -> None:
         """Have the leader's workers take large sums in its network's shares."""

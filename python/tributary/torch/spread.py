@@ -27,8 +27,6 @@ LEAST_BYTES = 1 << 20
 AGAIN_BYTES = 2 << 30
 #: The first measured tensor's elements, and the most: it is doubled until a sum takes long enough.
 _ELEMENTS, _MOST_ELEMENTS, _LONG_ENOUGH_S = 1 << 18, 1 << 22, 0.02
-#: Of sums of a way alone the fastest counts: whatever else the machine does only makes them longer.
-_SUMS_ALONE = 2
 #: A plan that promises less than this over the best way alone is not worth a second way. Sums by it are given up only
 #: if they are slower by as much, for they start more slowly.
 _LEAST_GAIN = 1.05
@@ -182,9 +180,8 @@ def _rate(group: tributary.Group, timeout: float) -> float:
     _seconds(group, elements, timeout)  # Windows open.
     while (seconds := _seconds(group, elements, timeout)) < _LONG_ENOUGH_S and elements < _MOST_ELEMENTS:
         elements *= 2
-    for _ in range(1, _SUMS_ALONE):
-        seconds = min(seconds, _seconds(group, elements, timeout))
-    return 32 * elements / seconds
+    # The faster of two counts: whatever else the machine does only makes them longer.
+    return 32 * elements / min(seconds, _seconds(group, elements, timeout))
 
 
 def _seconds(group: tributary.Group, elements: int, timeout: float) -> float:
