@@ -96,11 +96,11 @@ fn a_switch_never_holds_more_than_it_has_and_says_what_went_on_unsummed() {
 fn a_block_that_overflowed_is_split_only_if_the_operator_says_so_and_its_sum_is_right_all_the_same() {
     for protocol in family() {
         for (overflow, splits) in [("whole", false), ("split", true)] {
-            let switch = [("aggregators", "5"), ("overflow", overflow)];
+            // What is split waits until its ranks ask, one block after another, and never for a lease.
+            let switch = [("aggregators", "5"), ("overflow", overflow), ("lease", "100 s")];
             let choice = Choice { job: &[("levels", "1")], switch: &switch, slots: 64, ..Choice::of(protocol) };
             let mut fabric = Fabric::row(&[2, 1, 1, 1], &choice);
-            // What is split waits until its ranks ask, one block after another.
-            reduce(&mut fabric, 2000, Span(400 * LEASE.0));
+            reduce(&mut fabric, 2000, Span(40 * LEASE.0));
             assert_eq!(fabric.in_use(), 0, "{protocol}, {overflow}");
             let released: f64 = (0..4).map(|switch| fabric.figure(switch, "released")).sum();
             assert_eq!(released > 0.0, splits, "{protocol}, {overflow}: {released} incomplete sums");

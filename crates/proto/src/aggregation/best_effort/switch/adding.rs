@@ -174,7 +174,8 @@ impl BestEffortSwitch {
 }
 
 impl BestEffortSwitch {
-    /// A rank waits: this switch says whether it holds the block, and sends a complete sum again.
+    /// A rank waits: this switch says whether it holds the block, and sends a complete sum again. Where blocks may be
+    /// split, it passes on an incomplete sum.
     pub(super) fn query(&mut self, job: usize, header: &Header, packet: &mut PacketMut<'_>) -> Verdict {
         let state = &mut self.jobs[job];
         let (at, server) = (state.position_of(header.seq), state.topology.server_of(header.seq));
@@ -184,7 +185,10 @@ impl BestEffortSwitch {
         let holds = is_here && state.has_seen(at, header.wid);
         put_passing(packet.bytes, header.flags.with_if(holds, Flags::AT_SWITCH), state.progress());
         let verdict = state.way_to(server);
-        if is_here {
+        if is_here && self.memory.splits && !self.aggregators.get(position.entry).is_complete() {
+            // The rest may have gone on before, and will not come: the question acts as the paper's resend.
+            self.release(job, at, NOBODY);
+        } else if is_here {
             self.aggregators.on_query(position.entry, header.wid);
         }
         verdict
