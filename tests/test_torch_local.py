@@ -219,7 +219,7 @@ def test_only_on_and_off_can_be_chosen() -> None:
 
 
 def test_cores_are_a_number_and_only_for_protocols_whose_slots_they_can_divide() -> None:
-    assert Options().cores == 1
+    assert Options().cores is None
     assert Options.from_environment({"TRIBUTARY_CORES": "4"}).cores == 4
     for wrong, why in (("two", "is a number, not 'two'"), ("17", "is 1 to 16, not 17"), ("0", "is 1 to 16, not 0")):
         with pytest.raises(ValueError, match=f"TRIBUTARY_CORES {why}"):

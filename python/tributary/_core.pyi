@@ -24,7 +24,7 @@ class Group:
         elements_per_packet: int | None = None,
         slots: int | None = None,
         trees: int | None = None,
-        cores: int = 1,
+        cores: int | None = None,
         operators: list[Operator] = ...,
         check: Callable[[], object] | None = None,
     ) -> Group: ...

@@ -294,7 +294,7 @@ def connect(
     elements_per_packet: int | None = None,
     slots: int | None = None,
     trees: int | None = None,
-    cores: int = 1,
+    cores: int | None = None,
     operators: Sequence[Operator] = (),
     check: Callable[[], object] | None = None,
 ) -> Group:
@@ -313,8 +313,9 @@ def connect(
         elements_per_packet: as many as the path's MTU holds if None.
         slots: the switch's slots for this job; from the bandwidth-delay product if None.
         trees: aggregation trees of a fabric, each over switches of its own; fewer where it has no more. One if None.
-        cores: threads that drive this worker, 1 to 16, each with a socket and a share of the switch's slots, for links
-            above 20 Gbit/s; the bits are the same. More than 1 for "switchml" and "flare" at switches outside fabrics.
+        cores: threads that drive this worker, 1 to 16, each with a socket and a share of the switch's slots; the bits
+            are the same. More than 1 for "switchml" and "flare" at switches outside fabrics. If None, one for each 20
+            Gbit/s of the link, as far as half of the machine's processors go.
         operators: the job's custom operators, the same on every rank; for "flare". If one does not commute or
             associate, the option "reproducible" has the order that it needs unless you choose.
         check: called ten times a second until all members are there; an exception that it raises ends the wait.

@@ -192,7 +192,7 @@ fn a_switch_gives_the_memory_of_a_jobs_slots_back_when_the_job_ends() {
             elements_per_packet: Some(360),
             slots: Some(4_096),
             trees: None,
-            cores: 1,
+            cores: None,
         };
         let group = Group::connect(&options).unwrap();
         group.allreduce_in_place(&mut tensor, ReduceOp::Sum, PATIENCE).unwrap();

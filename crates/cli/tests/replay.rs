@@ -205,7 +205,7 @@ fn real(world_size: u16, lose: Option<usize>) -> (Vec<Seen>, Vec<Vec<f32>>) {
                     elements_per_packet: Some(ELEMENTS_PER_PACKET),
                     slots: Some(SLOTS),
                     trees: None,
-                    cores: 1,
+                    cores: None,
                 };
                 let group = Group::connect_through(&options, rendezvous).unwrap();
                 let mut data = input(rank.into());

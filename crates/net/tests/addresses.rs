@@ -29,7 +29,7 @@ fn connect(switch: &RunningSwitch, job: &str, rank: u16, world_size: u16) -> Gro
         elements_per_packet: None,
         slots: None,
         trees: None,
-        cores: 1,
+        cores: None,
     })
     .unwrap()
 }

@@ -73,7 +73,7 @@ fn the_bits_are_those_of_one_core_on_any_number_of_cores_and_shards() {
             let switch = LocalSwitch::start(shards);
             let adjust = |options: &mut ConnectOptions| {
                 (options.protocol, options.options) = (protocol, chosen.clone());
-                options.cores = cores[usize::from(options.rank)];
+                options.cores = Some(cores[usize::from(options.rank)]);
             };
             on_every_rank(&switch, "bits", RANKS, adjust, |group, rank| results(&group, rank))
         };
@@ -87,7 +87,7 @@ fn the_bits_are_those_of_one_core_on_any_number_of_cores_and_shards() {
 #[test]
 fn a_pool_of_fewer_slots_than_cores_leaves_cores_idle() {
     let switch = LocalSwitch::start(1);
-    let adjust = |options: &mut ConnectOptions| (options.cores, options.slots) = (3, Some(2));
+    let adjust = |options: &mut ConnectOptions| (options.cores, options.slots) = (Some(3), Some(2));
     on_every_rank(&switch, "small pool", 2, adjust, |group, rank| {
         let mut data = vec![i32::from(rank) + 1; 10_000];
         group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
@@ -100,7 +100,7 @@ fn every_core_sends_and_the_control_plane_knows_one_member() {
     let switch = RunningSwitch::start(&SwitchOptions::new("127.0.0.1:0".parse().unwrap())).unwrap();
     let join = |rank| {
         let options = connect_options(switch.listen_addr(), able().next().unwrap(), "two", rank, 2);
-        Group::connect(&ConnectOptions { cores: 2, ..options }).unwrap()
+        Group::connect(&ConnectOptions { cores: Some(2), ..options }).unwrap()
     };
     let all_seen = AtomicBool::new(false);
     let start = Instant::now();
@@ -133,7 +133,7 @@ fn every_core_sends_and_the_control_plane_knows_one_member() {
 #[test]
 fn ranks_that_disagree_fail_on_all_cores_and_the_first_cause_stays() {
     let switch = LocalSwitch::start(1);
-    let adjust = |options: &mut ConnectOptions| options.cores = 2;
+    let adjust = |options: &mut ConnectOptions| options.cores = Some(2);
     on_every_rank(&switch, "differ", 2, adjust, |group, rank| {
         // Many blocks wait on both cores, and ranks differ in the operator.
         let op = if rank == 0 { ReduceOp::Sum } else { ReduceOp::Max };
@@ -149,7 +149,7 @@ fn ranks_that_disagree_fail_on_all_cores_and_the_first_cause_stays() {
 fn what_cores_cannot_divide_is_refused_before_anything_is_sent() {
     let nowhere = "127.0.0.1:9".parse().unwrap();
     let refused = |protocol: &'static Protocol, cores| {
-        let options = ConnectOptions { cores, ..connect_options(nowhere, protocol, "any", 0, 1) };
+        let options = ConnectOptions { cores: Some(cores), ..connect_options(nowhere, protocol, "any", 0, 1) };
         Group::connect(&options).map(drop).unwrap_err().to_string()
     };
     let able: Vec<&str> = able().map(|protocol| protocol.name).collect();

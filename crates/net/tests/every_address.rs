@@ -26,7 +26,7 @@ fn a_switch_at_every_address_answers_each_worker_from_the_one_that_it_called() {
             elements_per_packet: Some(256),
             slots: None,
             trees: None,
-            cores: 1,
+            cores: None,
         };
         thread::spawn(move || {
             let mut data = vec![1 << rank; 100_000];

@@ -59,7 +59,7 @@ fn connected(switch: SocketAddr, number: u32) -> Group {
         elements_per_packet: Some(64),
         slots: Some(16),
         trees: None,
-        cores: 1,
+        cores: None,
     };
     Group::connect(&options).unwrap()
 }

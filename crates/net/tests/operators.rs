@@ -74,7 +74,7 @@ fn join(
         elements_per_packet: None,
         slots: None,
         trees: None,
-        cores: 1,
+        cores: None,
     })
 }
 

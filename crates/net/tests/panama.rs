@@ -96,7 +96,7 @@ fn in_levels_all_ranks_have_the_same_bits_and_sums_are_rounded_once() {
             elements_per_packet: None,
             slots: None,
             trees: None,
-            cores: 1,
+            cores: None,
         };
         speak(&mut options, &PROTOCOL);
         let group = Group::connect(&options).unwrap();

@@ -46,7 +46,7 @@ impl Group {
     #[pyo3(
         signature = (
             switch, job, rank, world_size, timeout, protocol, options, elements_per_packet=None, slots=None, trees=None,
-            cores=1, operators=Vec::new(), check=None
+            cores=None, operators=Vec::new(), check=None
         )
     )]
     #[allow(clippy::too_many_arguments)] // They are Python's arguments.
@@ -62,7 +62,7 @@ impl Group {
         elements_per_packet: Option<i64>,
         slots: Option<i64>,
         trees: Option<i64>,
-        cores: i64,
+        cores: Option<i64>,
         operators: Vec<PyRef<'_, Operator>>,
         check: Option<Py<PyAny>>,
     ) -> PyResult<Group> {
@@ -86,7 +86,7 @@ impl Group {
             elements_per_packet: optional("elements_per_packet", elements_per_packet)?,
             slots: optional("slots", slots)?,
             trees: optional("trees", trees)?,
-            cores: errors::count("cores", cores)?,
+            cores: optional("cores", cores)?,
         };
         let (switch, job) = (options.switch.clone(), options.job.clone());
         let group = connect_interruptibly(py, options, check)?;

@@ -310,7 +310,8 @@ class Members:
         """Join the meeting's job at its switches: this rank of all, or as one member of several."""
         rank, size = members or (self.rank, self.size)
         seconds = self._patience.total_seconds()
-        spoken, cores = protocol or self.chosen.protocol, self.chosen.cores
+        # Where a host has several ranks, as many of them drive its link as pays.
+        spoken, cores = protocol or self.chosen.protocol, self.chosen.cores or (1 if members else None)
         return SwitchNetwork(meeting, rank, size, seconds, spoken, options, operators, poll, cores)
 
     def all_lanes(self) -> list[Lane]:

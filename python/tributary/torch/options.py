@@ -50,9 +50,10 @@ class Options:
     job: str | None = None
     #: "on": ranks that share a host sum in its memory. "off": they sum in the network; one rank's "off" counts for all.
     local: str = "on"
-    #: Threads that drive this rank at a switch, 1 to 16, each with a socket and a share of its slots: for links of more
-    #: than 20 Gbit/s, under protocols whose slots can be divided ("switchml", "flare"); jobs of others have one.
-    cores: int = 1
+    #: Threads that drive this rank at a switch, 1 to 16, each with a socket and a share of its slots, under protocols
+    #: whose slots can be divided ("switchml", "flare"); jobs of others have one. If None, one for each 20 Gbit/s of the
+    #: link, as far as half of the processors go, for a rank that is alone on its host, and one for others.
+    cores: int | None = None
     #: "fail": a group that loses a switch or a parameter server is lost. "replan": its next operation does without.
     on_loss: str = FAIL
 
@@ -64,7 +65,7 @@ class Options:
             raise ValueError(f"TRIBUTARY_LOCAL is {' or '.join(LOCALS)}, not '{self.local}'")
         if self.on_loss not in (FAIL, REPLAN):
             raise ValueError(f"TRIBUTARY_ON_LOSS is {FAIL} or {REPLAN}, not '{self.on_loss}'")
-        if not 1 <= self.cores <= _core.MAX_CORES:
+        if self.cores is not None and not 1 <= self.cores <= _core.MAX_CORES:
             raise ValueError(f"TRIBUTARY_CORES is 1 to {_core.MAX_CORES}, not {self.cores}")
         if self.timeout is not None and not self.timeout > 0:
             raise ValueError(f"TRIBUTARY_TIMEOUT is a number of seconds above 0, not {self.timeout}")
@@ -76,7 +77,7 @@ class Options:
             _core.check_options(protocol, self.protocol_options)
         except ValueError as error:
             raise ValueError(f"TRIBUTARY_OPTIONS: {error}") from None
-        if self.cores > 1 and not _core.divides_slots(protocol, self.protocol_options):
+        if (self.cores or 1) > 1 and not _core.divides_slots(protocol, self.protocol_options):
             raise ValueError(f"TRIBUTARY_CORES is 1 under such a job of {protocol}, whose slots cores cannot divide")
         if self.job is not None and (self.job != job_name.safe(self.job) or len(self.job) > job_name.MOST_CHOSEN):
             raise ValueError(
@@ -111,8 +112,8 @@ class Options:
     def from_environment(environment: Mapping[str, str] = os.environ) -> Options:
         """The options as the ``TRIBUTARY_*`` variables have them; an empty variable counts as none."""
         values = variables.of_groups(environment)
-        timeout, cores = values.pop("timeout", None), values.pop("cores", "1")
-        return Options(**values, timeout=None if timeout is None else _seconds(timeout), cores=_count(cores))
+        timeout, cores = values.pop("timeout", None), values.pop("cores", None)
+        return Options(**values, timeout=_seconds(timeout), cores=_count(cores))
 
 
 @cache
@@ -122,16 +123,16 @@ def _codes_of(options: Options) -> str | None:
     return numbers if numbers in CODES.values() else None
 
 
-def _count(text: str) -> int:
+def _count(text: str | None) -> int | None:
     try:
-        return int(text)
+        return None if text is None else int(text)
     except ValueError:
         raise ValueError(f"TRIBUTARY_CORES is a number, not '{text}'") from None
 
 
-def _seconds(text: str) -> float:
+def _seconds(text: str | None) -> float | None:
     try:
-        return float(text)
+        return None if text is None else float(text)
     except ValueError:
         raise ValueError(f"TRIBUTARY_TIMEOUT is a number of seconds, not '{text}'") from None
 

@@ -32,7 +32,7 @@ class SwitchNetwork(Network):
         options: Mapping[str, str],
         operators: Sequence[Operator] = (),
         poll: Callable[[], None] | None = None,
-        cores: int = 1,
+        cores: int | None = None,
     ) -> None:
         """Join; `poll` is called while it waits for the others. Where slots cannot be divided, one core is enough."""
         super().__init__(size)

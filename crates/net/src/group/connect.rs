@@ -46,8 +46,7 @@ pub fn connect(
     let switch = resolve(&options.switch)?;
     let socket_error = |source| ConnectError::Socket { switch, source };
     let path = Path::to(switch).map_err(socket_error)?;
-    let open = |_| UdpPort::open((path.local, 0).into(), SOCKET_BUFFER, SOCKET_BUFFER);
-    let sockets = (0..options.cores).map(open).collect::<io::Result<Vec<_>>>().map_err(socket_error)?;
+    let mut sockets = open_sockets(options, &path).map_err(socket_error)?;
     let local = sockets[0].local_addr();
     let handshake = control_round_trip(switch);
     let wish = request(options, handshake, &path, &sockets);
@@ -56,14 +55,18 @@ pub fn connect(
     let (key, job) = (answer.key, answer.job_id);
     let leave = || rendezvous.leave(job, key, options.rank, Some(0));
     check(options, &answer).inspect_err(|_| leave())?;
+    if answer.fabric.is_some() {
+        sockets.truncate(1);
+    }
+    let of_worker = sockets.len() as u16;
     let full = pool_size::packet_bytes(options.protocol, answer.elements_per_packet);
     let (clock, mut round_trip) = (Clock::start(), Duration::ZERO);
     let wakers = sockets.iter().map(|_| Waker::new().map(Arc::new)).collect::<io::Result<Vec<_>>>();
     let wakers = wakers.map_err(socket_error)?;
-    let failure = (options.cores > 1).then(|| Arc::new(SharedFailure::new(wakers.clone())));
+    let failure = (of_worker > 1).then(|| Arc::new(SharedFailure::new(wakers.clone())));
     let mut cores = Vec::new();
     for (core, (udp, waker)) in sockets.into_iter().zip(wakers).enumerate() {
-        let config = host_config(options, handshake, &answer, core as u16);
+        let config = host_config(options, handshake, &answer, (core as u16, of_worker));
         let host = options.protocol.host(Values::Elements, &config);
         let header = Common { protocol: options.protocol.code, kind: 0, job, key };
         let socket = udp.socket();
@@ -88,10 +91,17 @@ pub fn connect(
         shards: answer.shards,
         servers: if answer.serves.is_none() { answer.servers } else { Vec::new() },
         local,
-        cores: options.cores,
+        cores: of_worker,
         round_trip,
     };
     Ok((Arc::new(Driver::new(identity, rendezvous, cores)), info))
+}
+
+/// A socket for each core.
+fn open_sockets(options: &ConnectOptions, path: &Path) -> io::Result<Vec<UdpPort>> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = 0..options.cores_on(path.link_bits_per_s, processors);
+    cores.map(|_| UdpPort::open((path.local, 0).into(), SOCKET_BUFFER, SOCKET_BUFFER)).collect()
 }
 
 /// How messages and the control plane name this worker.
@@ -208,7 +218,7 @@ fn check(options: &ConnectOptions, answer: &JoinAnswer) -> Result<(), JoinError>
 
 /// The switches of a fabric send what is for a rank to one address.
 fn check_cores(options: &ConnectOptions, answer: &JoinAnswer) -> Result<(), JoinError> {
-    match options.cores > 1 && answer.fabric.is_some() {
+    match options.cores.is_some_and(|cores| cores > 1) && answer.fabric.is_some() {
         false => Ok(()),
         true => Err(JoinError::Refused(format!(
             "a fabric of switches, as that of {}, serves a worker on one core: leave the number of cores out",
@@ -237,7 +247,12 @@ fn timers(round_trip: Duration) -> TimerConfig {
     TimerConfig { initial_rto: usual.initial_rto.max(of_path(4)), max_rto: usual.max_rto.max(of_path(16)), ..usual }
 }
 
-fn host_config(options: &ConnectOptions, round_trip: Duration, answer: &JoinAnswer, core: u16) -> HostConfig {
+fn host_config(
+    options: &ConnectOptions,
+    round_trip: Duration,
+    answer: &JoinAnswer,
+    (core, cores): (u16, u16),
+) -> HostConfig {
     let trees = answer.fabric.as_ref().map_or(&[][..], |fabric| &fabric.trees);
     let in_levels = answer.fabric.as_ref().map_or(answer.switches.len() > 1, |fabric| fabric.levels);
     HostConfig {
@@ -260,7 +275,7 @@ fn host_config(options: &ConnectOptions, round_trip: Duration, answer: &JoinAnsw
         rank: Rank(options.rank),
         trees: if trees.is_empty() { vec![TreeLeaf { child: answer.wid }] } else { trees.to_vec() },
         serves: answer.serves,
-        slots: CoreSlots { core, cores: options.cores, shares: answer.most_cores },
+        slots: CoreSlots { core, cores, shares: answer.most_cores },
         timers: timers(round_trip),
         fabric: match &answer.fabric {
             Some(fabric) => FabricPlan {

@@ -35,9 +35,14 @@ pub struct ConnectOptions {
     pub slots: Option<u16>,
     /// Aggregation trees in a fabric of switches; if `None`, as many as are useful.
     pub trees: Option<u16>,
-    /// Cores that drive this worker, each with a socket and a thread of its own, and a share of the slots.
-    pub cores: u16,
+    /// Cores that drive this worker, each with a socket and a thread of its own, and a share of the slots; if `None`, one
+    /// for each 20 Gbit/s of the link, as far as half of the machine's processors go, and one where cores cannot divide
+    /// the slots.
+    pub cores: Option<u16>,
 }
+
+/// What one core is expected to send, and to receive, in a second.
+const BITS_PER_S_OF_A_CORE: u64 = 20_000_000_000;
 
 impl ConnectOptions {
     /// A rank of a job, which waits a minute for the others. The protocol has its default options, and the switch chooses
@@ -60,7 +65,7 @@ impl ConnectOptions {
             elements_per_packet: None,
             slots: None,
             trees: None,
-            cores: 1,
+            cores: None,
         }
     }
 
@@ -74,9 +79,9 @@ impl ConnectOptions {
             "elements per packet, slots and trees must be at least 1".to_string()
         } else if let Some(hash) = self.options.operators().lacks() {
             format!("the operator {hash} is named without its module: name its file")
-        } else if !(1..=CoreSlots::MAX_CORES).contains(&cores) {
+        } else if let Some(cores) = cores.filter(|cores| !(1..=CoreSlots::MAX_CORES).contains(cores)) {
             format!("{cores} cores are not possible; a worker has 1 to {}", CoreSlots::MAX_CORES)
-        } else if cores > 1 && !(protocol.divides_slots)(&self.options) {
+        } else if let Some(cores) = cores.filter(|&cores| cores > 1 && !(protocol.divides_slots)(&self.options)) {
             let able = protocols::ALL.iter().filter(|protocol| protocol.divides_slots_by_default());
             let able: Vec<&str> = able.map(|protocol| protocol.name).collect();
             let able = able.join(" or ");
@@ -85,6 +90,14 @@ impl ConnectOptions {
             return Ok(());
         };
         Err(ConnectError::Option(wrong))
+    }
+
+    /// The cores that drive the worker on a link of this speed, on a machine with this many processors.
+    pub(super) fn cores_on(&self, link_bits_per_s: Option<u64>, processors: usize) -> u16 {
+        let of_link = link_bits_per_s.unwrap_or(0).div_ceil(BITS_PER_S_OF_A_CORE);
+        let divided = if (self.protocol.divides_slots)(&self.options) { of_link } else { 1 };
+        let able = divided.min(processors as u64 / 2).clamp(1, CoreSlots::MAX_CORES.into());
+        self.cores.unwrap_or(able as u16)
     }
 }
 
@@ -162,6 +175,35 @@ impl GroupStats {
                 format!("{network}, {share:.1} % ({} blocks) {elsewhere}", self.host.blocks_at_hosts)
             }
             _ => network,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(protocol: &'static Protocol) -> ConnectOptions {
+        ConnectOptions::new("127.0.0.1", "cores", 0, 2, protocol)
+    }
+
+    #[test]
+    fn a_fast_link_has_a_core_for_each_20_gbit_s_as_far_as_half_of_the_processors_go() {
+        let dividing = protocols::ALL.iter().find(|protocol| protocol.divides_slots_by_default()).unwrap();
+        let cores = |gbit: u64, processors| of(dividing).cores_on(Some(gbit * 1_000_000_000), processors);
+        assert_eq!([1, 10, 20, 25, 40, 100, 400].map(|gbit| cores(gbit, 64)), [1, 1, 1, 2, 2, 5, 16]);
+        assert_eq!([1, 2, 3, 4, 8, 16].map(|processors| cores(100, processors)), [1, 1, 1, 2, 4, 5]);
+        assert_eq!(of(dividing).cores_on(None, 64), 1, "nobody knows how fast a loopback interface is");
+    }
+
+    #[test]
+    fn a_number_that_the_caller_names_counts_and_others_have_one_core_where_slots_cannot_be_divided() {
+        for &protocol in protocols::ALL {
+            let named = ConnectOptions { cores: Some(3), ..of(protocol) };
+            assert_eq!(named.cores_on(Some(1_000_000_000), 64), 3);
+            if !protocol.divides_slots_by_default() {
+                assert_eq!(of(protocol).cores_on(Some(400_000_000_000), 64), 1, "{protocol}");
+            }
         }
     }
 }

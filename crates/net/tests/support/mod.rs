@@ -49,7 +49,7 @@ pub fn connect_options(
         elements_per_packet: None,
         slots: None,
         trees: None,
-        cores: 1,
+        cores: None,
     }
 }
 

@@ -64,9 +64,10 @@ pub struct Member {
     /// Aggregation trees in a fabric of switches, fewer where it has no more [default: as many as are of use, at most 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub trees: Option<u16>,
-    /// Cores that drive this worker, each with a socket and a share of the switch's slots; for links above 20 Gbit/s
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=MAX_CORES))]
-    pub cores: u16,
+    /// Cores that drive this worker, each with a socket and a share of the switch's slots [default: one for each 20 Gbit/s
+    /// of the link, as far as half of the processors go]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MAX_CORES))]
+    pub cores: Option<u16>,
     /// Elements of four bytes in a packet, the same on every rank [default: those that fill the path's MTU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub elements_per_packet: Option<u16>,

@@ -48,7 +48,7 @@ pub fn options(switch: &str, job: &str, rank: u16, world_size: u16) -> Result<Co
         elements_per_packet: None,
         slots: None,
         trees: None,
-        cores: 1,
+        cores: None,
     })
 }
 
