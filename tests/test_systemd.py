@@ -97,11 +97,12 @@ def until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.05)
 
 
-def journal(machine: Machine) -> str:
-    """Give the unit's lines of the journal since the switch last started."""
+def journal(machine: Machine, priority: str = "debug") -> str:
+    """Give the unit's lines of the journal since the switch last started, of this priority or a graver one."""
     invocation = shown(machine, "InvocationID")
     machine.run("journalctl", "--sync")
-    return machine.run("journalctl", "--output=cat", f"_SYSTEMD_INVOCATION_ID={invocation}").stdout
+    of_unit = [f"--priority={priority}", f"_SYSTEMD_INVOCATION_ID={invocation}"]
+    return machine.run("journalctl", "--quiet", "--output=cat", *of_unit).stdout
 
 
 def ask(machine: Machine, path: str) -> dict[str, Any]:
@@ -161,6 +162,7 @@ def test_the_page_s_commands_install_a_switch_that_sums_as_soon_as_it_is_started
     for rank in run_ranks(booted, "first"):
         assert "right on this rank" in rank
     assert (shown(booted, "ActiveState"), shown(booted, "NRestarts")) == ("active", "0")
+    assert journal(booted, "notice") == ""
     lines = journal(booted)
     assert "job formed job=first" in lines
     for denied in ("Operation not permitted", "Permission denied", " WARN ", " ERROR "):
@@ -176,7 +178,7 @@ def test_a_reload_changes_the_settings_under_a_running_job_and_a_wrong_file_chan
     until(lambda: ask(machine, "/switch")["max_jobs"] == 7, "the setting is not taken over")
     machine.write(FILE, "max_jbos = 8\n")
     assert machine.run("systemctl", "reload", UNIT, check=False).returncode != 0
-    assert "unknown field `max_jbos`" in journal(machine)
+    assert "unknown field `max_jbos`" in journal(machine, "err")
     assert (shown(machine, "ActiveState"), shown(machine, "MainPID")) == ("active", pid)
     assert ask(machine, "/switch")["max_jobs"] == 7
     job.goes_on()
@@ -196,7 +198,7 @@ def test_more_memory_than_the_unit_lets_the_switch_have_is_a_wrong_setting(machi
     assert ask(machine, "/switch")["memory_bytes"] == 512 << 20
     assert machine.run("systemctl", "restart", UNIT, check=False).returncode != 0
     assert (shown(machine, "ActiveState"), shown(machine, "ExecMainStatus")) == ("failed", WRONG_SETTINGS)
-    assert "memory = 2 GiB: this machine lets the switch have 1 GiB" in journal(machine)
+    assert "memory = 2 GiB: this machine lets the switch have 1 GiB" in journal(machine, "err")
 
 
 def test_settings_that_a_person_has_to_mend_are_not_tried_again(machine: Machine) -> None:

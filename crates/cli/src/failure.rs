@@ -6,6 +6,7 @@ use std::io;
 use serde_json::json;
 
 use crate::output;
+use crate::sink::priority_of_failure;
 
 /// Why a command failed.
 #[derive(Debug)]
@@ -51,7 +52,7 @@ impl Failure {
             // The sentence goes to stderr, even if stdout fails.
             let _ = output::json(&json!({ "error": sentence }));
         }
-        output::complain(&format!("tributary: error: {sentence}"));
+        output::complain(&format!("{}tributary: error: {sentence}", priority_of_failure()));
         code
     }
 }

@@ -2,12 +2,14 @@
 //! counted, and the daemon goes on: a switch must not stop because its journal does.
 
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::{Builder, sleep};
 use std::time::{Duration, Instant};
 
+use tracing_core::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
 
 /// How many lines may wait to be written.
@@ -25,12 +27,13 @@ enum Order {
 pub struct Sink {
     orders: SyncSender<Order>,
     lost: Arc<AtomicU64>,
+    to_journal: bool,
 }
 
 impl Sink {
     /// Starts the thread that writes to stderr.
     pub fn start() -> io::Result<Sink> {
-        Sink::start_with(io::stderr())
+        Ok(Sink { to_journal: stderr_is_journal(), ..Sink::start_with(io::stderr())? })
     }
 
     /// Starts the thread that writes to `out`.
@@ -39,7 +42,12 @@ impl Sink {
         let lost = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&lost);
         Builder::new().name("log".into()).spawn(move || write_all(&received, &counter, out))?;
-        Ok(Sink { orders, lost })
+        Ok(Sink { orders, lost, to_journal: false })
+    }
+
+    /// What stands before a line of this level: for the journal its priority, and nothing elsewhere.
+    pub fn priority(&self, level: Level) -> &'static str {
+        if self.to_journal { priority(level) } else { "" }
     }
 
     /// Queues a line if the queue is not full.
@@ -66,6 +74,28 @@ impl Sink {
         // If it takes too long, no program reads the lines, and none will miss them.
         let _ = is_done.recv_timeout(PATIENCE.saturating_sub(start.elapsed()));
     }
+}
+
+/// How a line tells the journal how grave it is (sd-daemon(3)).
+fn priority(level: Level) -> &'static str {
+    match level {
+        Level::ERROR => "<3>",
+        Level::WARN => "<4>",
+        Level::INFO => "<6>",
+        _ => "<7>",
+    }
+}
+
+/// What stands before a line on stderr that says why the program ends.
+pub fn priority_of_failure() -> &'static str {
+    if stderr_is_journal() { priority(Level::ERROR) } else { "" }
+}
+
+/// True if stderr goes to the journal. The variable names the journal's socket (systemd.exec(5)), and is also passed to
+/// programs whose stderr is another.
+fn stderr_is_journal() -> bool {
+    let named = std::env::var("JOURNAL_STREAM").unwrap_or_default();
+    std::fs::metadata("/proc/self/fd/2").is_ok_and(|stderr| named == format!("{}:{}", stderr.dev(), stderr.ino()))
 }
 
 fn write_all(orders: &Receiver<Order>, lost: &AtomicU64, mut out: impl Write) {
@@ -118,6 +148,10 @@ impl<'a> MakeWriter<'a> for Sink {
 
     fn make_writer(&'a self) -> Line {
         Line { sink: self.clone(), bytes: Vec::new() }
+    }
+
+    fn make_writer_for(&'a self, of: &Metadata<'_>) -> Line {
+        Line { sink: self.clone(), bytes: self.priority(*of.level()).into() }
     }
 }
 

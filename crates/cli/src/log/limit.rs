@@ -81,7 +81,8 @@ impl<S> Filter<S> for Limit {
             buckets.entry(event.metadata().callsite()).or_insert_with(|| Bucket::new(now)).admit(now)
         };
         if let Some(left_out) = admitted.filter(|&left_out| left_out > 0) {
-            self.sink.push(notice(left_out, event, self.format).into_bytes());
+            let line = notice(left_out, event, self.format);
+            self.sink.push(format!("{}{line}", self.sink.priority(Level::WARN)).into_bytes());
         }
         admitted.is_some()
     }
