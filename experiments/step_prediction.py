@@ -9,7 +9,8 @@ all ranks on a star of links, and then real ranks run it on hosts of such a star
 machine. A step's time is that of its slowest rank, the median of some; of several runs the fastest counts, since what
 else the machine does can only make a run longer. All hosts and the switch share this machine's processors: a line says
 `cores` where they were busy for nine tenths of the time, else `links`. The prediction knows links alone. With
-`--calibrate` it knows what packets cost a processor, too (`tributary plan --calibrate`), and that hosts share them.
+`--calibrate` it knows what packets cost a processor (`tributary plan --calibrate`), and calls of `dist.all_reduce`, and
+that hosts share the processors: a step takes at least as long as these need for the work of all hosts.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,8 @@ ELEMENTS = 356
 RTO = {"initial": "20 ms", "min": "1 ms", "max": "200 ms"}
 #: Steps before: DDP makes its buckets after the first.
 WARMUP = 2
+#: Calls whose cost is measured.
+CALLS = 300
 #: Above this share of its time, a machine's processors limit a step.
 BUSY = 0.9
 
@@ -45,6 +48,8 @@ def main() -> int:
     args = _parser().parse_args()
     if args.record:
         record(*args.record)
+    elif args.calls:
+        count_calls(args)
     elif "RANK" in os.environ:
         measure(args)
     else:
@@ -63,6 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--runs", type=int, default=2, help="of each row; the fastest counts")
     parser.add_argument("--calibrate", action="store_true", help="predict what processors take, too")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each row")
+    parser.add_argument("--calls", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--record", nargs=3, metavar=("KIND", "MODEL", "FILE"), help=argparse.SUPPRESS)
     return parser
 
@@ -70,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
 def compare(args: argparse.Namespace) -> None:
     """Record each step once; predict and measure each row."""
     costs = packet_costs() if args.calibrate else None
+    calls = call_costs(args) if args.calibrate else {}
     with tempfile.TemporaryDirectory() as folder:
         traces = {}
         for kind, model in itertools.product(args.kinds, args.models):
@@ -82,7 +89,8 @@ def compare(args: argparse.Namespace) -> None:
         for hosts, rate in itertools.product(args.hosts, args.rate):
             rows = on_a_star(args, hosts, rate)
             for row in rows:
-                row |= predict(traces[row["kind"], row["model"]], hosts, rate, row["protocol"], costs)
+                call = calls.get(row["protocol"], 0.0)
+                row |= predict(traces[row["kind"], row["model"]], hosts, rate, row["protocol"], costs, call)
                 row["ratio"] = row["measured_s"] / row["predicted_s"]
             for step in traces:
                 of_step = [row for row in rows if (row["kind"], row["model"]) == step]
@@ -104,7 +112,15 @@ def packet_costs() -> dict[str, float]:
     return json.loads(subprocess.run(plan, stdout=subprocess.PIPE, text=True, check=True).stdout)["host_costs"]
 
 
-def predict(trace: Path, hosts: int, rate: str, protocol: str, costs: dict[str, float] | None) -> dict[str, Any]:
+def call_costs(args: argparse.Namespace) -> dict[str, float]:
+    """Seconds of a processor that a call of a collective takes a rank under each protocol, with its two packets."""
+    rank = [__file__, "--calls", "--protocol", *args.protocol]
+    return {row["protocol"]: row["call_s"] for row in of_star(2, args.rate[0], rank)}
+
+
+def predict(
+    trace: Path, hosts: int, rate: str, protocol: str, costs: dict[str, float] | None, call: float
+) -> dict[str, Any]:
     """The step of a trace, with all ranks, on links that count frames as a token bucket does.
 
     With costs each host has its share of this machine's processors. Where a switch sums, its program takes as long for
@@ -119,32 +135,45 @@ def predict(trace: Path, hosts: int, rate: str, protocol: str, costs: dict[str, 
         "star": {"hosts": hosts}, "rate": rate, "delay": "20 us", "queue": "4 MiB", "overhead": 42, "shortest": 42,
     }  # fmt: skip
     experiment: dict[str, Any] = {"end": "1000 s", "network": network, "step": [traced.step]}
+    crowd = max(1.0, hosts / (os.cpu_count() or 1))
+    ends = 1 if protocol == AROUND else 2
     if costs is not None:
-        crowd = max(1.0, hosts / (os.cpu_count() or 1))
         for node in traced.step["node"]:
             if "compute" in node:
                 amount, unit = node["compute"].split()
                 node["compute"] = f"{crowd * float(amount)} {unit}"
-        of_packets = crowd if protocol == AROUND else 2 * crowd
         keys = {"per_packet": "packet_seconds", "per_byte": "byte_seconds"}
-        experiment["hosts"] = {key: f"{1e12 * of_packets * costs[cost]:.0f} ps" for key, cost in keys.items()}
-    report = sim.run(experiment).check().report["steps"][0]
-    return {"predicted_s": report["seconds"], "computed_s": report["computed_seconds"]}
+        experiment["hosts"] = {key: f"{1e12 * ends * crowd * costs[cost]:.0f} ps" for key, cost in keys.items()}
+    report = sim.run(experiment).check().report
+    step, worked = report["steps"][0], 0.0
+    if costs is not None:
+        # What the work of all hosts takes on all processors, whatever waits for what.
+        carried = [(link["packets"], link["bytes"]) for link in report["links"] if link["name"].startswith("host ")]
+        packets, sent = (ends * sum(of_links) / step["iterations"] for of_links in zip(*carried, strict=True))
+        of_packets = packets * costs["packet_seconds"] + sent * costs["byte_seconds"]
+        calls = sum("collective" in node for node in traced.step["node"])
+        worked = step["computed_seconds"] + crowd * (of_packets / hosts + calls * call)
+    return {"predicted_s": max(step["seconds"], worked), "computed_s": step["computed_seconds"]}
 
 
 def on_a_star(args: argparse.Namespace, hosts: int, rate: str) -> list[dict[str, Any]]:
     """Run this file on every host; the fastest run of each row."""
     rank = [__file__, "--steps", str(args.steps), "--kinds", *args.kinds, "--models", *args.models]
     rank += ["--protocol", *args.protocol]
-    star = ["lab", "star", "--hosts", str(hosts), "--rate", rate, "--", sys.executable, *rank]
     fastest: dict[tuple[str, str, str], dict[str, Any]] = {}
     for _ in range(args.runs):
-        ran = subprocess.run([sys.executable, "-m", "tributary", *star], stdout=subprocess.PIPE, text=True, check=True)
-        for run in (json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")):
+        for run in of_star(hosts, rate, rank):
             row = run["kind"], run["model"], run["protocol"]
             if row not in fastest or run["measured_s"] < fastest[row]["measured_s"]:
                 fastest[row] = run | {"hosts": hosts, "rate": rate}
     return list(fastest.values())
+
+
+def of_star(hosts: int, rate: str, rank: list[str]) -> list[dict[str, Any]]:
+    """What the ranks of a star print."""
+    star = ["lab", "star", "--hosts", str(hosts), "--rate", rate, "--", sys.executable, *rank]
+    ran = subprocess.run([sys.executable, "-m", "tributary", *star], stdout=subprocess.PIPE, text=True, check=True)
+    return [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
 
 
 def record(kind: str, model: str, file: str) -> None:
@@ -162,17 +191,43 @@ def record(kind: str, model: str, file: str) -> None:
     dist.destroy_process_group()
 
 
-def measure(args: argparse.Namespace) -> None:
-    """Train on this rank; rank 0 prints the median of the slowest rank's times for each row."""
-    import torch
+def groups_of(protocols: list[str]) -> Iterator[tuple[str, Any]]:
+    """A group under each protocol, one after the other."""
     import torch.distributed as dist
 
     from tributary.torch import Options
 
     dist.init_process_group("gloo", timeout=timedelta(seconds=300))
-    for protocol in args.protocol:
+    for protocol in protocols:
         options = Options.from_environment(os.environ | {"TRIBUTARY_PROTOCOL": protocol})
         group = dist.new_group(backend="tributary", timeout=timedelta(seconds=300), pg_options=options)
+        yield protocol, group
+        dist.destroy_process_group(group)
+    dist.destroy_process_group()
+
+
+def count_calls(args: argparse.Namespace) -> None:
+    """Sum single elements; rank 0 prints what a call takes a processor."""
+    import torch
+    import torch.distributed as dist
+
+    one = torch.ones(1)
+    for protocol, group in groups_of(args.protocol):
+        dist.all_reduce(one, group=group)
+        start = time.process_time()
+        for _ in range(CALLS):
+            dist.all_reduce(one, group=group)
+        took = time.process_time() - start
+        if dist.get_rank() == 0:
+            print(json.dumps({"protocol": protocol, "call_s": took / CALLS}), flush=True)
+
+
+def measure(args: argparse.Namespace) -> None:
+    """Train on this rank; rank 0 prints the median of the slowest rank's times for each row."""
+    import torch
+    import torch.distributed as dist
+
+    for protocol, group in groups_of(args.protocol):
         for kind, model in itertools.product(args.kinds, args.models):
             step = training_step(kind, model, group)
             for _ in range(WARMUP):
@@ -189,8 +244,6 @@ def measure(args: argparse.Namespace) -> None:
             row = {"kind": kind, "model": model, "protocol": protocol, "measured_s": float(slowest.median())}
             if dist.get_rank() == 0:
                 print(json.dumps(row | {"busy": 1 - idle / max(whole, 1)}), flush=True)
-        dist.destroy_process_group(group)
-    dist.destroy_process_group()
 
 
 def processors() -> tuple[int, int]:
