@@ -240,6 +240,11 @@ def test_links_are_measured_again_after_some_gigabytes(ranks: Ranks, daemon: Dae
     assert ranks(torch_rank_spread.measured_again, 3, str(tmp_path / "meet"), daemon.address) == [2] * 3
 
 
+def test_a_fast_link_is_measured_again_after_twenty_seconds_of_sums_and_not_every_two() -> None:
+    again = [plan(range(4), [gbits * 1e9], 0.1e9).again_bytes for gbits in (0.2, 1, 10, 100)]
+    assert again == [2 << 30, 2_500_000_000, 25_000_000_000, 250_000_000_000]
+
+
 def test_a_switch_without_memory_for_a_wider_job_goes_on_with_the_one_that_it_has(
     ranks: Ranks, daemon: Daemon, tmp_path: Path
 ) -> None:

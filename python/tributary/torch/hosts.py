@@ -62,6 +62,7 @@ class HostsNetwork(LocalNetwork):
     def spread(self, hosts: Sequence[int], timeout: float, *, reports: bool) -> str:
         """Share large sums of hosts out, as :meth:`SwitchNetwork.spread` does; the sentence is the leaders'."""
         sentence = self._lead(lambda leading: leading.spread(hosts, timeout, reports=reports), timeout)
+        self.again_bytes = self.agree(0 if self._leading is None else self._leading.again_bytes, timeout)
         self.share_out()
         return sentence or ""
 

@@ -31,6 +31,8 @@ class Network(ABC):
     has_wide_switches = False
     #: Whether shards go from host to host: through the switches they would take longer.
     has_shards_at_hosts = False
+    #: Bytes of large operations until switches and hosts are measured again.
+    again_bytes = 0
 
     def __init__(self, size: int) -> None:
         self.size = size

@@ -23,8 +23,9 @@ from tributary.torch.tensors import memory
 
 #: Operations of at least this many bytes in a group are spread.
 LEAST_BYTES = 1 << 20
-#: Bytes of such operations from one measurement to the next: some seconds on most links, and many times what it costs.
-AGAIN_BYTES = 2 << 30
+#: From one measurement to the next: at least these bytes of such operations, and as many as fast links carry in these
+#: seconds. A measurement takes some tenths of a second.
+AGAIN_BYTES, _AGAIN_S = 2 << 30, 20
 #: The first measured tensor's elements, and the most: it is doubled until a sum takes long enough.
 _ELEMENTS, _MOST_ELEMENTS, _LONG_ENOUGH_S = 1 << 18, 1 << 22, 0.02
 #: A plan that promises less than this over the best way alone is not worth a second way. Sums by it are given up only
@@ -52,6 +53,11 @@ class Shares:
     busy: list[float]
     #: Bits in a second over the link of a rank's host.
     link: float
+
+    @property
+    def again_bytes(self) -> int:
+        """Bytes of large operations until the ways are measured again, the same on all ranks."""
+        return max(AGAIN_BYTES, int(self.expected / 8 * _AGAIN_S))
 
     def has_shards_at_hosts(self, switches: int, size: int) -> bool:
         """Whether the shards of this many ranks go from host to host faster than through switches, which cut evenly.

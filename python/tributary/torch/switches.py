@@ -138,7 +138,7 @@ class SwitchNetwork(Network):
         switches = [_name(group) for group in self._summing[:-1]]
         self._shares = spread.shares
         self.has_shards_at_hosts = spread.has_shards_at_hosts(len(self._at_switches), self.size)
-        self.shares = spread.of_ways(switches)
+        self.shares, self.again_bytes = spread.of_ways(switches), spread.again_bytes
         if reports:
             for group in self._at_switches:
                 _core.report_large_sums(group._core, *spread.report(switches))
