@@ -199,6 +199,9 @@ class TributaryBackend(Reductions, Gathers, HostOnly):
 
     def _present(self, name: str) -> Members:
         """The present members: after the loss of a switch or a parameter server, the same ranks without it."""
+        # Asked for several times by each operation, of which some come by the thousand.
+        if self._health.lost_in is None and (present := self._members) is not None:
+            return present
         if self._health.lost_in is not None and Callbacks.current() is None and not is_in_callback():
             with self._replanning:
                 title, members = self._health.lost_in, self._members

@@ -34,7 +34,7 @@ class Gathers(Paths):
         return self._gather("all_gather_single_coalesced", outputs, inputs, opts, [outputs, inputs, opts])
 
     def _gather(self, name: str, outputs: Tensors, inputs: Tensors, opts: Any, arguments: list[Any]) -> Any:
-        self._spread(name, outputs, opts)
+        self._spread(name, outputs, size_in_bytes(outputs), opts)
         uses_network = not self._is_alone(name) and self._rooted_is_unicast(name)
         is_local = uses_network and self._present(name).is_local
         # Small gathers meet the others' large ones in the network.

@@ -59,7 +59,7 @@ class Network(ABC):
         begin, finish = kept or (0, elements)
         pending: list[Handle] = []
         for core, start, end in self._sums(elements):
-            first, last = (min(max(at, start), end) for at in (begin, finish))
+            first, last = min(max(begin, start), end), min(max(finish, start), end)
             skipped = max(0, first - begin)
             output = memory(target, skipped, skipped + last - first)
             here = (first - start, last - start)

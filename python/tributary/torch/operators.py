@@ -90,8 +90,11 @@ def why_not(tensors: Tensors, reduce_op: Any, options: Options | None) -> str | 
         return f"the network cannot reduce {', '.join(sorted(str(dtype) for dtype in unknown))}"
     if reduce_op.op == ReduceOp.PREMUL_SUM and not all(dtype.is_floating_point for dtype in dtypes):
         return "the network does not scale integers"
-    refusals = (_refusal(options, NETWORK_DTYPES[dtype], op_name(reduce_op)) for dtype in dtypes)
-    return next(filter(None, refusals), None)
+    op = op_name(reduce_op)
+    for dtype in dtypes:
+        if (refusal := _refusal(options, NETWORK_DTYPES[dtype], op)) is not None:
+            return refusal
+    return None
 
 
 def why_not_words(options: Options) -> str | None:

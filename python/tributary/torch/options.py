@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import cache
+from functools import cached_property
 
 from tributary import _core
 from tributary.torch import job_name, variables
@@ -98,10 +98,11 @@ class Options:
             raise ValueError(f"TRIBUTARY_OPTIONS is NAME=VALUE[,NAME=VALUE...], not '{wrong[0]}'")
         return {name.strip(): value.strip() for name, _, value in (option.partition("=") for option in given)}
 
-    @property
+    @cached_property
     def codes(self) -> str | None:
         """What floats are summed as where that is codes: "int8" or "thc4"; None where it is not."""
-        return _codes_of(self)
+        numbers = self.protocol_options.get("numbers")
+        return numbers if numbers in CODES.values() else None
 
     @property
     def switches(self) -> list[str]:
@@ -114,13 +115,6 @@ class Options:
         values = variables.of_groups(environment)
         timeout, cores = values.pop("timeout", None), values.pop("cores", None)
         return Options(**values, timeout=_seconds(timeout), cores=_count(cores))
-
-
-@cache
-def _codes_of(options: Options) -> str | None:
-    """The answer, found once, since operations come by the thousand."""
-    numbers = options.protocol_options.get("numbers")
-    return numbers if numbers in CODES.values() else None
 
 
 def _count(text: str | None) -> int | None:

@@ -87,9 +87,8 @@ class Paths(Backend):
             return True
         return _core.rooted_is_unicast(members.chosen.protocol)
 
-    def _spread(self, name: str, tensors: Tensors, opts: Any) -> None:
+    def _spread(self, name: str, tensors: Tensors, size: int, opts: Any) -> None:
         """Settle who makes large sums, at the lane's first large operation and now and then, alike on all ranks."""
-        size = size_in_bytes(tensors)
         if size < spread.LEAST_BYTES:
             return
         lane, members = self._lane(name), self._present(name)
@@ -164,7 +163,7 @@ class Paths(Backend):
     def _codes(self, tensors: Tensors) -> str | None:
         """What the elements of a sum travel as in the network, if not as themselves."""
         codes = self._present("sum").chosen.codes
-        return codes if all(tensor.is_floating_point() for tensor in tensors) else None
+        return codes if codes and all(tensor.is_floating_point() for tensor in tensors) else None
 
     def _why_not_words(self, name: str) -> str | None:
         """Why the network cannot move words unchanged, or bring a result to one rank alone; None if it can."""
@@ -184,8 +183,9 @@ class Paths(Backend):
         codes: str | None = None,
     ) -> NetworkWork:
         """Start collectives in a network, by default that of the sums; `codes` is for the ledger."""
+        size = size_in_bytes(tensors)
         if network is None:
-            self._spread(name, tensors, opts)
+            self._spread(name, tensors, size, opts)
         lane = self._lane(name)
         network = network or lane.network
         assert network is not None, "groups of one rank take the host path"
@@ -203,7 +203,7 @@ class Paths(Backend):
                     raise
             if getattr(opts, "asyncOp", True):
                 network.go_on()
-            self._ledger.network(name, size_in_bytes(tensors), network.is_local, codes)
+            self._ledger.network(name, size, network.is_local, codes)
             everyones = self._everyones(lane, partial(claims.brought, name, tensors, opts))
             transit = Transit(title, pending, timeout, lane.hints, everyones)
             work = NetworkWork(
@@ -335,12 +335,16 @@ class Paths(Backend):
         try:
             yield
         except (MismatchError, UnsupportedError) as error:
-            lane, beside = self._lane(name), network()
-            with self._order:
-                title = self._next_title(name, lane)
-                entitle(error, title)
-                self._agree(name, None, opts, title, lane, beside)
+            self._announce(error, name, opts, network())
             raise
+
+    def _announce(self, error: Exception, name: str, opts: Any, beside: Network | None = None) -> None:
+        """Tell the other ranks that this rank refuses the operation for this error."""
+        lane = self._lane(name)
+        with self._order:
+            title = self._next_title(name, lane)
+            entitle(error, title)
+            self._agree(name, None, opts, title, lane, beside)
 
     def _note(self, name: str, tensors: Sequence[torch.Tensor], path: str) -> None:
         """Record an operation's arguments for the profiler."""
@@ -348,7 +352,8 @@ class Paths(Backend):
         profile.note(profile.arguments(name, tensors, path, self._name, ranks, self.rank()))
 
     def _refuse_fork(self, name: str) -> None:
-        self._home.refuse_fork(f"{name}: the group {self._name}")
+        if not self._home.is_here():
+            self._home.refuse_fork(f"{name}: the group {self._name}")
 
     def _refuse_closed(self, name: str) -> None:
         if self._closed:

@@ -6,8 +6,8 @@ same names, which trace tools read. The profiler keeps arguments with ``record_s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -79,12 +79,10 @@ def is_on() -> bool:
     return bool(torch.autograd._profiler_enabled())
 
 
-@contextmanager
-def spanning(name: str) -> Iterator[Any]:
+#: What stands for an event while nobody looks.
+_NOBODY = nullcontext()
+
+
+def spanning(name: str) -> AbstractContextManager[Any]:
     """Record an event from the beginning of the operation to its end, which its future marks; None if nobody looks."""
-    if not is_on():
-        yield None
-        return
-    event = torch.profiler.record_function(f"tributary:{name}")
-    with event:
-        yield event
+    return torch.profiler.record_function(f"tributary:{name}") if is_on() else _NOBODY

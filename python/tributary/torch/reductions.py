@@ -9,7 +9,7 @@ import torch
 from torch._C._distributed_c10d import AllreduceOptions, ReduceOp
 
 from tributary import Operator
-from tributary.errors import UnsupportedError
+from tributary.errors import MismatchError, UnsupportedError
 from tributary.torch import claims, sparse
 from tributary.torch.custom import elements_of
 from tributary.torch.network import Network
@@ -85,8 +85,11 @@ class Reductions(Paths):
     ) -> Any:
         if sparse.are_sparse(tensors) and sparse.options_of(self._present(name).chosen) is not None:
             return self._reduce_sparse(name, method, tensors, opts)
-        with self._announced(name, opts):
+        try:
             op, reason = self._operator(name, tensors, tensors, opts)
+        except (MismatchError, UnsupportedError) as error:
+            self._announce(error, name, opts)
+            raise
         if reason:
             claim = claims.reduction(name, op_name(op), tensors)
             return self._over_host(name, reason, tensors, method, [tensors, opts], claim, op=op, scaled=tensors)

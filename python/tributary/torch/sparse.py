@@ -22,7 +22,10 @@ _OPS = {ReduceOp.SUM: "sum", ReduceOp.AVG: "avg"}
 
 def are_sparse(tensors: Tensors) -> bool:
     """Whether all of these are COO tensors."""
-    return bool(tensors) and all(tensor.layout == torch.sparse_coo for tensor in tensors)
+    for tensor in tensors:
+        if tensor.layout != torch.sparse_coo:
+            return False
+    return bool(tensors)
 
 
 @cache

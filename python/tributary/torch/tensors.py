@@ -43,9 +43,9 @@ def refuse_unfit(name: str, tensors: list[torch.Tensor]) -> None:
 def refuse_shared(name: str, written: list[torch.Tensor]) -> None:
     """Refuse tensors for results of which several elements are in one place: ``tensor.expand`` makes such."""
     for tensor in written:
-        if tensor.layout == torch.strided and any(
-            n > 1 and not step for n, step in zip(tensor.shape, tensor.stride(), strict=True)
-        ):
+        if tensor.layout != torch.strided or tensor.is_contiguous():
+            continue
+        if any(n > 1 and not step for n, step in zip(tensor.shape, tensor.stride(), strict=True)):
             raise UnsupportedError(
                 f"{name} cannot write to a tensor whose elements share memory (shape {list(tensor.shape)}, strides "
                 f"{list(tensor.stride())}); use tensor.contiguous()"
@@ -54,7 +54,10 @@ def refuse_shared(name: str, written: list[torch.Tensor]) -> None:
 
 def size_in_bytes(tensors: list[torch.Tensor]) -> int:
     """Bytes of all elements."""
-    return sum(elements_in(tensor).numel() * tensor.element_size() for tensor in tensors)
+    size = 0
+    for tensor in tensors:
+        size += elements_in(tensor).numel() * tensor.element_size()
+    return size
 
 
 def elements_in(tensor: torch.Tensor) -> torch.Tensor:

@@ -73,7 +73,7 @@ class GroupWork(Work):
 
     def _conclude(self, error: BaseException | None) -> None:
         """Decide the outcome, unless another thread has decided it; write the result to the caller's tensors."""
-        futures: list[torch.futures.Future[Any] | None] = []
+        futures: list[torch.futures.Future[Any]] = []
         with self._lock:
             if not self._ended:
                 if error is None and self._finish is not None:
@@ -88,7 +88,7 @@ class GroupWork(Work):
                     self._ledger.ended(self._begun, time.monotonic())
                 self._error = None if error is None else without_frames(error)
                 self._ended, self._finish = True, None
-                futures = [self._ordered, self._future]
+                futures = [future for future in (self._ordered, self._future) if future is not None]
         # Outside the lock: callbacks of the futures may call this work again.
         for future in futures:
             self._complete(future)
