@@ -89,8 +89,9 @@ def compare(args: argparse.Namespace) -> None:
         for hosts, rate in itertools.product(args.hosts, args.rate):
             rows = on_a_star(args, hosts, rate)
             for row in rows:
-                call = calls.get(row["protocol"], 0.0)
-                row |= predict(traces[row["kind"], row["model"]], hosts, rate, row["protocol"], costs, call)
+                protocol = row["protocol"]
+                own = costs and costs | {"call_seconds": calls[protocol]}
+                row |= predict(traces[row["kind"], row["model"]], hosts, rate, protocol, own)
                 row["ratio"] = row["measured_s"] / row["predicted_s"]
             for step in traces:
                 of_step = [row for row in rows if (row["kind"], row["model"]) == step]
@@ -118,9 +119,7 @@ def call_costs(args: argparse.Namespace) -> dict[str, float]:
     return {row["protocol"]: row["call_s"] for row in of_star(2, args.rate[0], rank)}
 
 
-def predict(
-    trace: Path, hosts: int, rate: str, protocol: str, costs: dict[str, float] | None, call: float
-) -> dict[str, Any]:
+def predict(trace: Path, hosts: int, rate: str, protocol: str, costs: dict[str, float] | None) -> dict[str, Any]:
     """The step of a trace, with all ranks, on links that count frames as a token bucket does.
 
     With costs each host has its share of this machine's processors. Where a switch sums, its program takes as long for
@@ -152,7 +151,7 @@ def predict(
         packets, sent = (ends * sum(of_links) / step["iterations"] for of_links in zip(*carried, strict=True))
         of_packets = packets * costs["packet_seconds"] + sent * costs["byte_seconds"]
         calls = sum("collective" in node for node in traced.step["node"])
-        worked = step["computed_seconds"] + crowd * (of_packets / hosts + calls * call)
+        worked = step["computed_seconds"] + crowd * (of_packets / hosts + calls * costs["call_seconds"])
     return {"predicted_s": max(step["seconds"], worked), "computed_s": step["computed_seconds"]}
 
 

@@ -98,17 +98,17 @@ class Paths(Backend):
             lane.until_measured -= size
             if lane.until_measured < 0:
                 lane.until_measured = spread.AGAIN_BYTES
-                lane.until_measured = self._measure(name, tensors, opts, lane, members) or lane.until_measured
+                self._measure(name, tensors, opts, lane, members)
 
-    def _measure(self, name: str, tensors: Tensors, opts: Any, lane: Lane, members: Members) -> int:
-        """Measure, and spread large sums as it turns out; bytes until the next time, or 0 if nothing was settled."""
+    def _measure(self, name: str, tensors: Tensors, opts: Any, lane: Lane, members: Members) -> None:
+        """Measure, and spread large sums as it turns out."""
         level = logging.DEBUG if lane.network and lane.network.has_hosts else logging.INFO
         try:
             shares = members.spread(lane)
         except ConnectError as error:
             # The switch has refused all ranks alike, so no rank tries again soon.
             log.warning("large sums %s are not spread any further: %s", lane.title, error)
-            return 0
+            return
         except Exception as error:
             title = self._next_title(name, lane)
             if isinstance(error, MismatchError):
@@ -119,7 +119,8 @@ class Paths(Backend):
             raise
         if members.rank == 0:
             log.log(level, "large sums %s: %s", lane.title, shares)
-        return lane.network.again_bytes if lane.network else 0
+        if lane.network is not None:
+            lane.until_measured = lane.network.again_bytes
 
     def _is_alone(self, name: str) -> bool:
         """Whether this rank is alone."""

@@ -88,6 +88,7 @@ class Reductions(Paths):
         try:
             op, reason = self._operator(name, tensors, tensors, opts)
         except (MismatchError, UnsupportedError) as error:
+            # As `_announced`, whose generator would cost each small sum a few calls.
             self._announce(error, name, opts)
             raise
         if reason:

@@ -43,7 +43,7 @@ def refuse_unfit(name: str, tensors: list[torch.Tensor]) -> None:
 def refuse_shared(name: str, written: list[torch.Tensor]) -> None:
     """Refuse tensors for results of which several elements are in one place: ``tensor.expand`` makes such."""
     for tensor in written:
-        if tensor.layout != torch.strided or tensor.is_contiguous():
+        if tensor.layout != torch.strided or (tensor.is_contiguous() and tensor.numel()):
             continue
         if any(n > 1 and not step for n, step in zip(tensor.shape, tensor.stride(), strict=True)):
             raise UnsupportedError(

@@ -66,7 +66,8 @@ pub fn connect(
     let failure = (of_worker > 1).then(|| Arc::new(SharedFailure::new(wakers.clone())));
     let mut cores = Vec::new();
     for (core, (udp, waker)) in sockets.into_iter().zip(wakers).enumerate() {
-        let config = host_config(options, handshake, &answer, (core as u16, of_worker));
+        let slots = CoreSlots { core: core as u16, cores: of_worker, shares: answer.most_cores };
+        let config = host_config(options, handshake, &answer, slots);
         let host = options.protocol.host(Values::Elements, &config);
         let header = Common { protocol: options.protocol.code, kind: 0, job, key };
         let socket = udp.socket();
@@ -247,12 +248,7 @@ fn timers(round_trip: Duration) -> TimerConfig {
     TimerConfig { initial_rto: usual.initial_rto.max(of_path(4)), max_rto: usual.max_rto.max(of_path(16)), ..usual }
 }
 
-fn host_config(
-    options: &ConnectOptions,
-    round_trip: Duration,
-    answer: &JoinAnswer,
-    (core, cores): (u16, u16),
-) -> HostConfig {
+fn host_config(options: &ConnectOptions, round_trip: Duration, answer: &JoinAnswer, slots: CoreSlots) -> HostConfig {
     let trees = answer.fabric.as_ref().map_or(&[][..], |fabric| &fabric.trees);
     let in_levels = answer.fabric.as_ref().map_or(answer.switches.len() > 1, |fabric| fabric.levels);
     HostConfig {
@@ -275,7 +271,7 @@ fn host_config(
         rank: Rank(options.rank),
         trees: if trees.is_empty() { vec![TreeLeaf { child: answer.wid }] } else { trees.to_vec() },
         serves: answer.serves,
-        slots: CoreSlots { core, cores, shares: answer.most_cores },
+        slots,
         timers: timers(round_trip),
         fabric: match &answer.fabric {
             Some(fabric) => FabricPlan {
