@@ -54,6 +54,11 @@ def test_every_operation_of_every_type_stays_in_memory(ranks: Ranks, meet: str, 
         assert line.startswith("in this host's memory 100.0% of ")
 
 
+@pytest.mark.parametrize("local", ["on", "off"])
+def test_a_sum_for_which_its_caller_waits_has_ended_when_the_call_returns(ranks: Ranks, meet: str, local: str) -> None:
+    ranks(torch_rank_local.at_once, 3, meet, local)
+
+
 def test_several_operations_are_in_flight_and_callbacks_start_others(ranks: Ranks, meet: str) -> None:
     ranks(torch_rank_local.several_in_flight, 3, meet)
 

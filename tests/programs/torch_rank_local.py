@@ -15,6 +15,7 @@ from unittest import mock
 import pytest
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import AllreduceOptions
 
 import tributary
 import tributary.torch
@@ -113,6 +114,36 @@ def every_operation(rank: int, size: int, meet: str) -> str:
         assert not stats.network
         assert {name for name, _ in stats.host} <= {"all_gather"}
         return str(stats)
+
+
+def at_once(rank: int, size: int, meet: str, local: str) -> None:
+    """Sums whose caller waits at once: they have ended when the call returns, and count as others do."""
+    opts = AllreduceOptions()
+    opts.asyncOp = False
+    with default_group(rank, size, meet, local=local):
+        group = dist.distributed_c10d._get_default_group()
+        for elements in (1, 256, 300_000):
+            tensor = data(rank, torch.float32, elements)
+            work = group.allreduce([tensor], opts)
+            total = datas(size, torch.float32, elements).sum(0)
+            assert torch.equal(tensor, total)
+            assert work.wait()
+            assert work.is_completed()
+            assert work.is_success()
+            assert torch.equal(work.result()[0], total)
+            assert torch.equal(work.get_future().wait()[0], total)
+        # What needs more than memory takes as long as it needs.
+        dist.all_reduce(columns := torch.ones(4, 6).T)
+        assert columns.tolist() == torch.full((6, 4), float(size)).tolist()
+        dist.all_reduce(flags := torch.tensor([rank == 0, False]))
+        assert flags.tolist() == [True, False]
+        dist.all_reduce(nothing := torch.ones(0))
+        assert nothing.numel() == 0
+        stats = tributary.torch.stats()
+        way = stats.memory if local == "on" else stats.network
+        assert way["all_reduce"].collectives == 6
+        assert way["all_reduce"].bytes == 4 * (1 + 256 + 300_000 + 24) + 2
+        assert 0 < stats.waited_s <= stats.under_way_s
 
 
 def several_in_flight(rank: int, size: int, meet: str) -> None:

@@ -23,12 +23,22 @@ from tributary.torch.untraced import untraced
 
 log = logging.getLogger("tributary.torch")
 
-_here = threading.local()
+
+class _Here(threading.local):
+    """What this thread is at."""
+
+    #: How many callbacks it runs that PyTorch calls right here.
+    depth = 0
+    #: The callbacks whose thread it is.
+    callbacks: Callbacks | None = None
+
+
+_here = _Here()
 
 
 @contextlib.contextmanager
 def _in_callback() -> Iterator[None]:
-    _here.depth = getattr(_here, "depth", 0) + 1
+    _here.depth += 1
     try:
         yield
     finally:
@@ -37,7 +47,7 @@ def _in_callback() -> Iterator[None]:
 
 def is_in_callback() -> bool:
     """Whether this thread runs a callback that PyTorch calls right here, because a future of this package has ended."""
-    return getattr(_here, "depth", 0) > 0
+    return _here.depth > 0
 
 
 def complete(future: torch.futures.Future[Any], outcome: Any) -> None:
@@ -115,7 +125,7 @@ class Callbacks:
     @staticmethod
     def current() -> Callbacks | None:
         """The callbacks whose thread this is, if it is such a thread."""
-        return getattr(_here, "callbacks", None)
+        return _here.callbacks
 
     def attach(self, call: _Call) -> None:
         """Queue a call. Calls that a callback attaches come before those that the program attached after it."""

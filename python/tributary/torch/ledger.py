@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -133,10 +133,10 @@ class Ledger:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._network: dict[str, Entry] = {}
-        self._memory: dict[str, Entry] = {}
-        self._host: dict[tuple[str, str], Entry] = {}
-        self._codes: dict[tuple[str, str], Entry] = {}
+        self._network: dict[str, Entry] = defaultdict(Entry)
+        self._memory: dict[str, Entry] = defaultdict(Entry)
+        self._host: dict[tuple[str, str], Entry] = defaultdict(Entry)
+        self._codes: dict[tuple[str, str], Entry] = defaultdict(Entry)
         self._waited = 0.0
         self._under_way = 0.0
         #: Up to this time, by the monotonic clock, all seconds with operations under way are counted.
@@ -148,14 +148,14 @@ class Ledger:
         `codes` says as what its elements travel, if not as themselves.
         """
         with self._lock:
-            _add((self._memory if is_local else self._network).setdefault(name, Entry()), count)
+            _add((self._memory if is_local else self._network)[name], count)
             if codes is not None and not is_local:
-                _add(self._codes.setdefault((name, codes), Entry()), count)
+                _add(self._codes[name, codes], count)
 
     def host(self, name: str, reason: str, count: int) -> None:
         """Count an operation of that many bytes that goes over the host path."""
         with self._lock:
-            _add(self._host.setdefault((name, reason), Entry()), count)
+            _add(self._host[name, reason], count)
 
     def waited(self, seconds: float) -> None:
         """Count a wait."""
@@ -165,8 +165,17 @@ class Ledger:
     def ended(self, begun: float, ended: float) -> None:
         """Count an operation that was under way between these times; seconds of several operations count once."""
         with self._lock:
-            self._under_way += max(0.0, ended - max(begun, self._counted_until))
-            self._counted_until = max(ended, self._counted_until)
+            self._count(begun, ended)
+
+    def awaited(self, begun: float, ended: float) -> None:
+        """Count an operation for whose end its caller waited from its beginning."""
+        with self._lock:
+            self._waited += ended - begun
+            self._count(begun, ended)
+
+    def _count(self, begun: float, ended: float) -> None:
+        self._under_way += max(0.0, ended - max(begun, self._counted_until))
+        self._counted_until = max(ended, self._counted_until)
 
     def stats(self, packets: GroupStats | None, why_network: str | None = None, shares: Sequence[Share] = ()) -> Stats:
         """The numbers so far."""

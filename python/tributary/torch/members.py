@@ -8,7 +8,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import Backend
 
@@ -16,7 +18,7 @@ import tributary
 from tributary import Operator
 from tributary._core import HostMemory, LocalGroup
 from tributary.errors import ConnectError, MismatchError, RankLostError, SwitchLostError
-from tributary.torch import agreement, custom, sparse
+from tributary.torch import agreement, custom, operators, sparse
 from tributary.torch.health import Health
 from tributary.torch.host import HostPath
 from tributary.torch.hosts import HostsNetwork, Reports
@@ -74,6 +76,8 @@ class Members:
         self._joining = threading.Lock()
         #: Why sums go through the network and not through this host's memory; None if they do not, or there are none.
         self.why_network: str | None = None
+        #: The answers of :meth:`plain_sum` so far.
+        self._plain_sums: dict[tuple[torch.dtype, Any], str | None] = {}
         #: Whether ranks of a host share its memory, which all lanes do or none.
         self._shares = False
         #: The lanes of operations that callbacks start, by the group to which the callbacks belong.
@@ -298,6 +302,18 @@ class Members:
         """Whether the ranks sum in this host's memory."""
         return self.main.network is not None and self.main.network.is_local
 
+    def plain_sum(self, dtype: torch.dtype, reduce_op: Any) -> str | None:
+        """The operator's name, if sums combine such elements as they are; None if not, or if one multiplies them first.
+
+        Flags are not combined as they are.
+        """
+        key = dtype, reduce_op.op
+        try:
+            return self._plain_sums[key]
+        except KeyError:
+            options = None if self.is_local else self.chosen
+            return self._plain_sums.setdefault(key, operators.plain_name(dtype, reduce_op, options))
+
     def _connect(
         self,
         meeting: Meeting,
@@ -328,11 +344,11 @@ class Members:
         for lane in self.all_lanes():
             lane.finish()
 
-    def everyones(self, lane: Lane, number: int, own: str) -> str | None:
+    def everyones(self, lane: Lane, number: int, own: Callable[[], str]) -> str | None:
         """A sentence with what each rank brings to the lane's operation of this number, if all say so and differ."""
         if self.size == 2 or lane.network is None or lane.network.is_local:
             return None  # The error names all ranks.
-        brought = self._rendezvous.say_and_ask(f"brought{lane.suffix}/{number}", own)
+        brought = self._rendezvous.say_and_ask(f"brought{lane.suffix}/{number}", own())
         return None if brought is None else agreement.disagreement(brought)
 
     def say_why(self, reason: str) -> None:

@@ -59,11 +59,14 @@ class Network(ABC):
         begin, finish = kept or (0, elements)
         pending: list[Handle] = []
         for core, start, end in self._sums(elements):
-            first, last = min(max(begin, start), end), min(max(finish, start), end)
-            skipped = max(0, first - begin)
-            output = memory(target, skipped, skipped + last - first)
-            here = (first - start, last - start)
-            arguments = [memory(source, start, end), output, dtype, op, timeout, here, root]
+            input = memory(source, start, end)
+            if kept is None:
+                output, here = input if target is source else memory(target, start, end), (0, end - start)
+            else:
+                first, last = min(max(begin, start), end), min(max(finish, start), end)
+                skipped = max(0, first - begin)
+                output, here = memory(target, skipped, skipped + last - first), (first - start, last - start)
+            arguments = [input, output, dtype, op, timeout, here, root]
             if loss is not None and not self.is_local:
                 arguments.append(memory(loss, start, end))
             pending.append(core.all_reduce(*arguments))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch._C._distributed_c10d import Backend
@@ -28,7 +28,7 @@ from tributary.torch.network import Network
 from tributary.torch.operands import Operands
 from tributary.torch.process import ForkGuard
 from tributary.torch.tensors import Tensors, size_in_bytes
-from tributary.torch.transit import Everyones, Finish, Handle, Transit, entitle
+from tributary.torch.transit import Finish, Handle, Transit, entitle
 from tributary.torch.work import Completer, NetworkWork
 
 log = logging.getLogger("tributary.torch")
@@ -38,6 +38,18 @@ Start = Callable[..., list[Handle]]
 
 #: Why a group of one rank takes the host path.
 ALONE = "a group of one rank has nothing to sum"
+
+
+class Begun(NamedTuple):
+    """An operation whose collectives have begun."""
+
+    members: Members
+    lane: Lane
+    title: str
+    #: Its number in its lane.
+    number: int
+    pending: list[Handle]
+    timeout: float
 
 
 class Paths(Backend):
@@ -112,7 +124,7 @@ class Paths(Backend):
         except Exception as error:
             title = self._next_title(name, lane)
             if isinstance(error, MismatchError):
-                own = claims.brought(name, tensors, opts)
+                own = partial(claims.brought, name, tensors, opts)
                 error.args = (members.everyones(lane, lane.number, own) or error.args[0],)
             lane.health.note(error, title)
             entitle(error, title)
@@ -192,24 +204,11 @@ class Paths(Backend):
         assert network is not None, "groups of one rank take the host path"
         timeout = self._timeout_of(opts).total_seconds()
         with profile.spanning(name) as event:
-            with self._order:
-                title = self._next_title(name, lane)
-                pending: list[Handle] = []
-                try:
-                    for start in starts or [Network.barrier]:
-                        pending += start(network, timeout=timeout)
-                except Exception as error:
-                    lane.health.note(error, title)
-                    entitle(error, title)
-                    raise
+            begun = self._begin(name, self._present(name), lane, network, starts or [Network.barrier], timeout)
             if getattr(opts, "asyncOp", True):
                 network.go_on()
             self._ledger.network(name, size, network.is_local, codes)
-            everyones = self._everyones(lane, partial(claims.brought, name, tensors, opts))
-            transit = Transit(title, pending, timeout, lane.hints, everyones)
-            work = NetworkWork(
-                title, tensors, transit, finish, self._completer, self._callbacks, lane.health, self._ledger
-            )
+            work = self._work(name, tensors, opts, begun, finish)
             if event is not None:
                 self._note(name, tensors, "memory" if network.is_local else "network")
                 event._call_end_callbacks_on_future(work.get_future())
@@ -217,6 +216,29 @@ class Paths(Backend):
             # The caller may look at the tensors after a later barrier, without ever waiting for this work.
             self._completer.complete_later(work)
         return work
+
+    def _begin(
+        self, name: str, members: Members, lane: Lane, network: Network, starts: Sequence[Start], timeout: float
+    ) -> Begun:
+        """Number an operation, and start its collectives."""
+        with self._order:
+            title = self._next_title(name, lane)
+            pending: list[Handle] = []
+            try:
+                for start in starts:
+                    pending += start(network, timeout=timeout)
+            except Exception as error:
+                lane.health.note(error, title)
+                entitle(error, title)
+                raise
+            return Begun(members, lane, title, lane.number, pending, timeout)
+
+    def _work(self, name: str, tensors: Tensors, opts: Any, begun: Begun, finish: Finish | None) -> NetworkWork:
+        """What a caller waits for, of an operation that has begun."""
+        members, lane, title, number, pending, timeout = begun
+        everyones = partial(members.everyones, lane, number, partial(claims.brought, name, tensors, opts))
+        transit = Transit(title, pending, timeout, lane.hints, everyones)
+        return NetworkWork(title, tensors, transit, finish, self._completer, self._callbacks, lane.health, self._ledger)
 
     def _moving(self, name: str) -> Network:
         """The lane's job for operations that only move data, which all ranks join at the same operation.
@@ -317,18 +339,13 @@ class Paths(Backend):
                 title,
                 self._timeout_of(opts).total_seconds(),
                 lane.hints,
-                self._everyones(lane, lambda: own),
+                partial(self._present(name).everyones, lane, lane.number, lambda: own),
             )
         except Exception as error:
             lane.health.note(error)
             entitle(error, title)
             raise
         return agreement
-
-    def _everyones(self, lane: Lane, own: Callable[[], str]) -> Everyones:
-        """What asks all ranks about the operation that was numbered last."""
-        members, number = self._present("what ranks bring"), lane.number
-        return lambda: members.everyones(lane, number, own())
 
     @contextmanager
     def _announced(self, name: str, opts: Any, network: Callable[[], Network | None] = lambda: None) -> Iterator[None]:
@@ -367,4 +384,5 @@ class Paths(Backend):
 
     def _timeout_of(self, opts: Any) -> timedelta:
         # An operation without its own timeout has -1 ms.
-        return opts.timeout if opts.timeout > timedelta(0) else self._options._timeout
+        own: timedelta = opts.timeout
+        return own if own > timedelta(0) else self._options._timeout

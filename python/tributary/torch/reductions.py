@@ -11,10 +11,11 @@ from torch._C._distributed_c10d import AllreduceOptions, ReduceOp
 from tributary import Operator
 from tributary.errors import MismatchError, UnsupportedError
 from tributary.torch import claims, sparse
+from tributary.torch.at_once import AtOnce
 from tributary.torch.custom import elements_of
 from tributary.torch.network import Network
 from tributary.torch.operators import on_elements, op_name, premultiplied, scaled_copy
-from tributary.torch.paths import ALONE, Paths, Start
+from tributary.torch.paths import ALONE, Start
 from tributary.torch.sparse import SparseTensor
 from tributary.torch.tensors import (
     Tensors,
@@ -49,12 +50,13 @@ def _reduce(
 
 
 @untraced
-class Reductions(Paths):
+class Reductions(AtOnce):
     """The reductions of c10d, broadcast and barrier."""
 
     def allreduce(self, tensors: Tensors, opts: Any) -> Any:
         """Reduce over all ranks, in place."""
-        return self._reduce_everywhere("all_reduce", "allreduce", tensors, opts)
+        work = self._sum_at_once("all_reduce", tensors, opts)
+        return work or self._reduce_everywhere("all_reduce", "allreduce", tensors, opts)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any) -> Any:
         """Like :meth:`allreduce`, for several tensors."""

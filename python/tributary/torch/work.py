@@ -225,13 +225,12 @@ class NetworkWork(GroupWork):
                 raise
 
 
-@untraced
 class DoneWork(GroupWork):
-    """A work that has ended successfully."""
+    """A work that has ended successfully. Its own methods need no hiding: Dynamo finds nothing in them."""
 
     def __init__(self, title: str, callbacks: Callbacks, health: Health, tensors: Sequence[torch.Tensor] = ()) -> None:
         super().__init__(title, tensors, None, callbacks, health, None)
-        self._conclude(None)
+        self._ended = True
 
     def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
         """Return at once, since nothing is left to wait for."""
