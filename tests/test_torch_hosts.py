@@ -251,9 +251,10 @@ def test_large_sums_of_hosts_with_several_ranks_are_made_where_the_plan_says() -
         said = star(2, elements, times, share=share)
         assert said["shares"] == [share, 1 - share]
         # A packet has 1,432 bytes of 1,514, and may be sent again; barriers and members' lives take little.
-        frames, slack = 1514 / 1432, 0.02 * tensors + 1514 * said["again"]
-        at_switch = 2 * share * tensors
-        assert 0.99 * at_switch <= said["at_switch"] <= at_switch * frames + 2 * slack, share
+        frames, slack, at_switch = 1514 / 1432, 0.02 * tensors + 1514 * said["again"], 2 * share * tensors
+        # What any host has sent again arrives there, too.
+        most = at_switch * frames + 0.04 * tensors + 1514 * said["again_of_all"]
+        assert 0.99 * at_switch <= said["at_switch"] <= most, share
         # Two hosts that sum send each other a half of their tensors, and a half of the results.
         for way in ("sent", "received"):
             assert tensors <= said[way] <= tensors * frames + slack, (share, way)

@@ -159,6 +159,8 @@ def shared_out(share: float, elements: int, times: int) -> dict[str, Any]:
     found: dict[str, Any] = {"sent": sent, "received": received, "again": sent_again() - again}
     found |= {"digest": digest(rounded), "shares": [way.share for way in stats.shares]}
     found |= {"at_switch": _at_switch() - at_switch if rank == 0 else 0}
+    dist.all_reduce(of_all := torch.tensor([float(found["again"])]))
+    found |= {"again_of_all": of_all.item()}
     dist.barrier()
     dist.destroy_process_group()
     return found

@@ -40,11 +40,21 @@ impl fmt::Display for Density {
 pub enum Contender {
     /// A protocol of ours.
     Ours(Ours),
-    /// PyTorch with our backend, which chooses where to sum: over the workers' hosts, and the switches of this many spare
-    /// hosts.
-    OneWord(u16),
+    /// PyTorch with our backend, which chooses where to sum: over the workers' hosts, and what there is beside them.
+    OneWord(Beside),
     /// PyTorch's Gloo, where hosts sum float32; with a density, sparse tensors.
     Gloo(Option<Density>),
+}
+
+/// Where PyTorch's ranks can sum beside their own hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beside {
+    /// Nowhere.
+    Nothing,
+    /// At the switches of this many spare hosts.
+    Spare(u16),
+    /// At the switch in the middle of the star.
+    Switch,
 }
 
 /// A protocol of ours, and the way in which it sums.
@@ -145,7 +155,11 @@ impl Contender {
     /// The name in tables, which leaves out defaults.
     pub fn name(&self) -> String {
         let sparse = self.density().map(|density| format!("sparse {density}"));
-        let spare = if let Contender::OneWord(spare @ 1..) = self { Some(format!("+{spare} spare")) } else { None };
+        let beside = match self {
+            Contender::OneWord(Beside::Spare(spare)) => Some(format!("+{spare} spare")),
+            Contender::OneWord(Beside::Switch) => Some("+switch".to_owned()),
+            _ => None,
+        };
         let cores = (self.cores() > 1).then(|| format!("{} cores", self.cores()));
         let words = match self {
             Contender::OneWord(_) => vec!["one word"],
@@ -159,7 +173,7 @@ impl Contender {
         words
             .into_iter()
             .chain(cores.as_deref())
-            .chain(spare.as_deref())
+            .chain(beside.as_deref())
             .chain(sparse.as_deref())
             .collect::<Vec<_>>()
             .join(" ")

@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tributary_numeric::DType;
 use tributary_testbed::{Faults, Star, StarOptions};
 
-use super::contender::{Contender, Ours};
+use super::contender::{Beside, Contender, Ours};
 use super::gloo::{Backend, Gloo};
 use super::line::Sample;
 use super::machine::Machine;
@@ -104,9 +104,18 @@ impl<'a> StarBench<'a> {
         }
         let spare = switches(&hosts, program, served..count, interrupt)?;
         let workers = usize::from(star.hosts);
+        let serving = workers..served;
+        let may_serve: Vec<String> = serving.clone().map(|host| hosts.host_addr(host).to_string()).collect();
+        let mut flags = vec!["--cores".to_owned(), plan.shards.to_string()];
+        if !may_serve.is_empty() {
+            flags.extend(["--servers".to_owned(), may_serve.join(",")]);
+        }
+        let mut cluster = Cluster::open_with(program, Hosts::Star(hosts), &flags, interrupt)?;
+        let switch = cluster.switch_addr().to_owned();
+        let hosts = cluster.hosts_mut().star_mut().ok_or_else(|| Failure::new("a bench has a star"))?;
         let ranks_per_host = plan.ranks_per_host;
         let backend = Backend { name: "gloo", number: 0, switches: Vec::new(), ranks_per_host };
-        let joined = python.map(|python| Gloo::join(&hosts, workers, &backend, python, interrupt));
+        let joined = python.map(|python| Gloo::join(hosts, workers, &backend, python, interrupt));
         interrupt.check()?;
         let (gloo, no_gloo) = match joined {
             Some(Ok(gloo)) => (Some(gloo), None),
@@ -115,16 +124,9 @@ impl<'a> StarBench<'a> {
             None => (None, None),
         };
         let words = match (python, &gloo) {
-            (Some(python), Some(_)) => one_word(plan, &hosts, workers, &spare, python, interrupt)?,
+            (Some(python), Some(_)) => one_word(plan, hosts, workers, (&spare, &switch), python, interrupt)?,
             _ => Vec::new(),
         };
-        let serving = workers..served;
-        let may_serve: Vec<String> = serving.clone().map(|host| hosts.host_addr(host).to_string()).collect();
-        let mut flags = vec!["--cores".to_owned(), plan.shards.to_string()];
-        if !may_serve.is_empty() {
-            flags.extend(["--servers".to_owned(), may_serve.join(",")]);
-        }
-        let cluster = Cluster::open_with(program, Hosts::Star(hosts), &flags, interrupt)?;
         let mut servers = serving.map(|host| cluster.serve(host)).collect::<Result<Vec<_>, _>>()?;
         servers.extend(spare.into_iter().map(|(process, _)| process));
         Ok(StarBench { plan, star, inputs, cluster, gloo, words, no_gloo, servers })
@@ -179,9 +181,9 @@ impl<'a> StarBench<'a> {
             iters: self.plan.iters,
             timeout: TIMEOUT,
         };
-        let (softirq, others_cpu) = (Softirq::read(), self.others_cpu_seconds());
+        let (softirq, others_cpu) = (Softirq::read(), others_cpu_seconds(&self.cluster, &self.servers));
         let workers = self.cluster.allreduce(&job)?;
-        let others_cpu = self.others_cpu_seconds() - others_cpu;
+        let others_cpu = others_cpu_seconds(&self.cluster, &self.servers) - others_cpu;
         let softirq_seconds = softirq.elapsed();
         job.data = self.data(ours, "small", self.plan.small_elements);
         job.iters = self.plan.small_iters;
@@ -196,12 +198,6 @@ impl<'a> StarBench<'a> {
         })
     }
 
-    /// CPU seconds of the switch and of the parameter servers.
-    fn others_cpu_seconds(&self) -> f64 {
-        let servers: f64 = self.servers.iter().map(|server| cpu::seconds_of(server.pid())).sum();
-        self.cluster.switch_cpu_seconds() + servers
-    }
-
     /// Files for dense tensors; workers draw sparse tensors themselves.
     fn data(&self, ours: Ours, name: &str, elements: usize) -> Data {
         match ours.density {
@@ -214,19 +210,25 @@ impl<'a> StarBench<'a> {
         let density = contender.density();
         let own = self.words.iter_mut().find(|(who, _)| *who == contender).map(|(_, ranks)| ranks);
         let gloo = own.or(self.gloo.as_mut()).ok_or_else(|| Failure::new("Gloo did not join"))?;
-        let softirq = Softirq::read();
+        let (softirq, others_cpu) = (Softirq::read(), others_cpu_seconds(&self.cluster, &self.servers));
         let ranks = gloo.run(self.plan.elements, self.plan.iters, density)?;
+        let others_cpu = others_cpu_seconds(&self.cluster, &self.servers) - others_cpu;
         let softirq_seconds = softirq.elapsed();
         let small = gloo.run(self.plan.small_elements, self.plan.small_iters, density)?;
         Ok(Sample {
             seconds: slowest(ranks.iter().map(|rank| rank.seconds)),
             small_seconds: slowest(small.iter().map(|rank| rank.seconds)),
-            cpu_seconds: ranks.iter().map(|rank| rank.cpu_seconds).sum(),
+            cpu_seconds: ranks.iter().map(|rank| rank.cpu_seconds).sum::<f64>() + others_cpu,
             softirq_seconds,
             retransmissions: ranks.iter().map(|rank| rank.retransmissions).sum(),
             packets_sent: None,
         })
     }
+}
+
+/// CPU seconds of the switch in the middle, and of the parameter servers and switches on other hosts.
+fn others_cpu_seconds(cluster: &Cluster, servers: &[Process]) -> f64 {
+    cluster.switch_cpu_seconds() + servers.iter().map(|server| cpu::seconds_of(server.pid())).sum::<f64>()
 }
 
 /// Starts a switch on each of these hosts; the processes, and "HOST:PORT" of each.
@@ -254,16 +256,20 @@ fn one_word(
     plan: &Plan,
     hosts: &Star,
     workers: usize,
-    spare: &[(Process, String)],
+    (spare, switch): (&[(Process, String)], &str),
     python: &Path,
     interrupt: &Interrupt,
 ) -> Result<Vec<(Contender, Gloo)>, Failure> {
     let words = plan
         .contenders
         .iter()
-        .filter_map(|&who| if let Contender::OneWord(spare) = who { Some((who, spare)) } else { None });
-    let join = |(index, (who, with)): (usize, (Contender, u16))| {
-        let switches = spare.iter().take(with.into()).map(|(_, address)| address.clone()).collect();
+        .filter_map(|&who| if let Contender::OneWord(beside) = who { Some((who, beside)) } else { None });
+    let join = |(index, (who, beside)): (usize, (Contender, Beside))| {
+        let switches = match beside {
+            Beside::Nothing => Vec::new(),
+            Beside::Spare(count) => spare.iter().take(count.into()).map(|(_, address)| address.clone()).collect(),
+            Beside::Switch => vec![switch.to_owned()],
+        };
         let ranks_per_host = plan.ranks_per_host;
         let backend = Backend { name: "tributary", number: 1 + index as u16, switches, ranks_per_host };
         Ok((who, Gloo::join(hosts, workers, &backend, python, interrupt)?))

@@ -1,8 +1,9 @@
 //! `tributary lab bench`: ours, our ring and PyTorch's Gloo over the same links, in one run.
 //!
-//! `plan.rs` says what is measured, and `contender.rs` which ways to sum; `measure.rs` measures on one star after the
-//! other. `gloo.rs` is the peer. `report.rs` is the output for people and scripts: each contender's figures are in
-//! `line.rs`, and `crossing.rs` says where two lines cross. `tenants` is another bench: two jobs that share a switch's memory.
+//! `plan.rs` says what is measured, `promise.rs` what links allow, and `contender.rs` which ways to sum; `measure.rs` measures
+//! on one star after the other. `gloo.rs` is the peer. `report.rs` is the output for people and scripts: each contender's
+//! figures are in `line.rs`, and `crossing.rs` says where two lines cross. `tenants` is another bench: two jobs that share a
+//! switch's memory.
 
 mod contender;
 mod crossing;
@@ -11,10 +12,13 @@ mod line;
 mod machine;
 mod measure;
 mod plan;
+mod promise;
 mod report;
 mod tenants;
 
 use std::path::PathBuf;
+
+use clap::ArgGroup;
 
 use tributary_control::quantity::{Bytes, Share};
 use tributary_numeric::DType;
@@ -43,6 +47,7 @@ Examples:
   tributary lab bench --hosts 4 --one-word --spare 1     PyTorch, and a switch on a spare host
   tributary lab bench --spare 1 --spare-rate 2Gbit/s     the same, with a link twice as fast
   tributary lab bench --hosts 2,4 --one-word --ranks-per-host 2   hosts whose ranks share their link
+  tributary lab bench --hosts 2 --one-word-and-switch --ranks-per-host 2   the same, and a switch
   tributary lab bench --tenants                          two jobs share a switch's memory
   tributary lab bench --quick                            tiny tensors: that it runs, not how fast
 
@@ -67,7 +72,7 @@ switch's status show; a job with slots of its own has all of them. No other flag
 
 /// The flags of `tributary lab bench`.
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, group(ArgGroup::new("words").args(["one_word", "one_word_and_switch"]).multiple(true)))]
 pub struct Args {
     /// Hosts around the switch [default: 4,8]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(2..=64))]
@@ -119,14 +124,17 @@ pub struct Args {
     /// Measure PyTorch with one word changed, which chooses where to sum, beside Gloo
     #[arg(long, conflicts_with_all = ["sparse", "tenants", "no_gloo"])]
     pub one_word: bool,
+    /// The same, told of the switch in the middle of the star
+    #[arg(long, conflicts_with_all = ["sparse", "tenants", "no_gloo"])]
+    pub one_word_and_switch: bool,
     /// The same, with this many hosts beside the others that run a switch each
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=16), conflicts_with_all = ["sparse", "tenants", "no_gloo"])]
     pub spare: u16,
     /// Rate of the links of the hosts that --spare adds [default: that of the others]
     #[arg(long, value_name = "RATE", requires = "spare", value_parser = plan::parse_rate)]
     pub spare_rate: Option<Rate>,
-    /// With --one-word: PyTorch's ranks on each host
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "one_word", conflicts_with = "protocol", value_parser = clap::value_parser!(u16).range(1..=16))]
+    /// With --one-word or --one-word-and-switch: PyTorch's ranks on each host
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "words", conflicts_with = "protocol", value_parser = clap::value_parser!(u16).range(1..=16))]
     pub ranks_per_host: u16,
     /// Threads of the switch
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=256))]

@@ -3,21 +3,15 @@
 use std::fmt;
 
 use serde::{Serialize, Serializer};
-use tributary_control::aggregation_plan::{AggregationPlan, HostLink};
 use tributary_control::quantity::{Bytes, DataRate, Share};
-use tributary_net::pool_size;
 use tributary_numeric::{DType, ReduceOp, has_fixed_point};
 use tributary_proto::contract::numbers::Numbers;
 use tributary_proto::contract::options::Kind;
-use tributary_proto::contract::wire::IPV4_AND_UDP_LEN;
 use tributary_testbed::Shaping;
 
 use super::Args;
-use super::contender::Contender;
+use super::contender::{Beside, Contender};
 use crate::cluster::job;
-
-/// Bytes of an Ethernet header, which the links' token buckets count.
-const ETHERNET_LEN: usize = 14;
 
 /// The rate of every link of a star.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,7 +23,8 @@ pub enum Rate {
 }
 
 impl Rate {
-    fn bits_per_s(self) -> Option<f64> {
+    /// Bits per second, of a link that is shaped.
+    pub fn bits_per_s(self) -> Option<f64> {
         match self {
             Rate::Unshaped => None,
             Rate::Gbps(gbps) => Some(gbps * 1e9),
@@ -110,10 +105,12 @@ impl Plan {
     /// The plan for the flags; if they name no star, most rows of docs/performance.md.
     pub fn new(args: &Args) -> Plan {
         let size = args.size.unwrap_or(Bytes(if args.quick { 1_000_000 } else { 25_000_000 }));
-        let words: Vec<Contender> = [(args.one_word, 0), (args.spare > 0, args.spare)]
-            .into_iter()
-            .filter_map(|(runs, spare)| runs.then_some(Contender::OneWord(spare)))
-            .collect();
+        let spare = (args.spare > 0, Beside::Spare(args.spare));
+        let words: Vec<Contender> =
+            [(args.one_word, Beside::Nothing), spare, (args.one_word_and_switch, Beside::Switch)]
+                .into_iter()
+                .filter_map(|(runs, beside)| runs.then_some(Contender::OneWord(beside)))
+                .collect();
         let protocols = match args.protocol.is_empty() {
             true if words.is_empty() => job::protocols().collect(),
             _ => args.protocol.clone(),
@@ -146,33 +143,6 @@ impl Plan {
     pub fn most_hosts(&self) -> usize {
         self.stars.iter().map(|star| usize::from(star.hosts)).max().unwrap_or(0)
     }
-}
-
-/// The bytes of a full packet's frame, for each byte of float32 in it.
-fn frames_per_byte(mtu: u16) -> f64 {
-    let protocol = job::protocols().next().expect("there are protocols");
-    let elements = pool_size::elements_in(protocol, usize::from(mtu) - IPV4_AND_UDP_LEN);
-    let packet = pool_size::packet_bytes(protocol, elements) + IPV4_AND_UDP_LEN;
-    (packet + ETHERNET_LEN) as f64 / (4.0 * f64::from(elements))
-}
-
-/// The seconds that the plan of where to sum promises for this many elements of float32 among hosts with such links, of
-/// which the spare ones have their own rate; `None` if the contender follows no plan, or a link has no rate.
-pub fn planned_seconds(
-    who: Contender,
-    (hosts, rate): (u16, Rate),
-    spare_rate: Option<Rate>,
-    elements: usize,
-    mtu: u16,
-) -> Option<f64> {
-    let Contender::OneWord(spare) = who else { return None };
-    let (own, of_spare) = (rate.bits_per_s()?, spare_rate.unwrap_or(rate).bits_per_s()?);
-    let links: Vec<HostLink> = [(own, 1, hosts), (of_spare, 0, spare)]
-        .iter()
-        .flat_map(|&(rate, ranks, count)| vec![HostLink::new(rate, ranks); count.into()])
-        .collect();
-    let seconds_per_bit = AggregationPlan::new(&links)?.seconds_per_bit();
-    Some(seconds_per_bit * 32.0 * elements as f64 * frames_per_byte(mtu))
 }
 
 fn stars(args: &Args) -> Vec<StarPlan> {
@@ -358,27 +328,12 @@ mod tests {
         assert_eq!(names("--one-word"), ["one word", "Gloo"]);
         assert_eq!(names("--one-word --spare 2"), ["one word", "one word +2 spare", "Gloo"]);
         assert_eq!(names("--one-word --ranks-per-host 2"), ["one word", "Gloo"]);
-        assert_eq!(plan("--one-word --ranks-per-host 2").ranks_per_host, 2);
+        assert_eq!(names("--one-word --one-word-and-switch"), ["one word", "one word +switch", "Gloo"]);
+        for flags in ["--one-word", "--one-word-and-switch", "--one-word --one-word-and-switch"] {
+            assert_eq!(plan(&format!("{flags} --ranks-per-host 2")).ranks_per_host, 2);
+        }
         let protocol = crate::cluster::job::protocols().next().expect("there is one");
         assert_eq!(names(&format!("--spare 1 --protocol {protocol}")), ["one word +1 spare", protocol.name, "Gloo"]);
-    }
-
-    #[test]
-    fn the_plan_promises_what_equal_and_wider_links_carry() {
-        let planned = |spare, spare_rate| {
-            let who = Contender::OneWord(spare);
-            planned_seconds(who, (4, Rate::Gbps(1.0)), spare_rate, 1_000_000, 1500).expect("the links have a rate")
-        };
-        // A tensor in packets of 358 elements, which are frames of 1,510 bytes.
-        let tensor = 0.032 * 1510.0 / 1432.0;
-        let tensors = [(0, None, 1.5), (1, None, 4.0 / 3.0), (4, None, 1.0), (1, Some(Rate::Gbps(2.0)), 1.2)];
-        for (spare, spare_rate, tensors) in tensors {
-            let found = planned(spare, spare_rate) / tensor;
-            assert!((found - tensors).abs() < 1e-6, "{found} tensors with {spare} spare hosts at {spare_rate:?}");
-        }
-        let unshaped = planned_seconds(Contender::OneWord(0), (4, Rate::Unshaped), None, 1_000_000, 1500);
-        let gloo = planned_seconds(Contender::Gloo(None), (4, Rate::Gbps(1.0)), None, 1_000_000, 1500);
-        assert_eq!((unshaped, gloo), (None, None));
     }
 
     #[test]

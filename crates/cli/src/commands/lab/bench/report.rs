@@ -6,7 +6,8 @@ use super::contender::Contender;
 use super::crossing::Crossing;
 use super::line::{Line, Sample};
 use super::machine::Machine;
-use super::plan::{Plan, Rate, planned_seconds};
+use super::plan::{Plan, Rate};
+use super::promise::planned_seconds;
 use crate::output::Table;
 
 /// One star with one loss.
@@ -216,6 +217,7 @@ mod tests {
 
     use super::*;
     use crate::cluster::job;
+    use crate::commands::lab::bench::contender::Beside;
 
     fn row(loss_percent: f64, runs: &[(Contender, f64)]) -> Row {
         let sample = |seconds: f64| Sample { seconds, ..Sample::default() };
@@ -283,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_contender_that_follows_a_plan_compares_with_it() {
-        let (word, gloo) = (Contender::OneWord(0), Contender::Gloo(None));
+        let (word, gloo) = (Contender::OneWord(Beside::Nothing), Contender::Gloo(None));
         let mut report = Report { contenders: vec![word, gloo], ..report() };
         report.add(vec![row(0.0, &[(word, 0.1), (gloo, 0.2)])]);
         let [ours, others] = &report.rows[0].lines[..] else { panic!("two lines") };
