@@ -1,7 +1,8 @@
 """One rank of PyTorch's all-reduce with Gloo or another backend, as ``tributary lab bench`` runs it on every host.
 
 Started with rank, world size, the address of rank 0 and the interface, it joins and then follows lines on its input,
-``ELEMENTS ITERS [DENSITY]``: it sums that many float32 that often, back to back, and answers with one line of JSON.
+``ELEMENTS ITERS [DENSITY]``: it sums that many float32 that often and answers with one line of JSON. Small sums are back
+to back; before large ones all ranks meet.
 With a density it sums sparse tensors that have about this share of the elements. It ends with its input.
 """
 
@@ -15,6 +16,11 @@ import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+
+
+#: Bytes from which a copy takes a share of a sum's time. Ranks that share cores have made it at different times, and would
+#: measure how long they wait for each other's copies: they meet before the sum.
+_LARGE = 1 << 20
 
 
 def cpu_seconds() -> float:
@@ -32,13 +38,16 @@ def retransmitted_segments() -> int:
 
 def measure(dist: Any, source: Any, iters: int) -> dict[str, float | int]:
     """Sum a copy of ``source`` that often; return the median time and the costs."""
-    dist.all_reduce(source.clone())  # Warm up: connections, buffers.
+    dist.all_reduce(data := source.clone())  # Warm up: connections, buffers.
+    meets = source.numel() * source.element_size() >= _LARGE
     seconds = []
     cpu = 0.0
     segments = retransmitted_segments()
     for _ in range(iters):
         # Gloo sums in place: without fresh data the values would grow to infinity.
-        data = source.clone()
+        data = source.clone() if source.is_sparse else data.copy_(source)
+        if meets:
+            dist.barrier()
         cpu_start, start = cpu_seconds(), time.perf_counter()
         dist.all_reduce(data)
         seconds.append(time.perf_counter() - start)

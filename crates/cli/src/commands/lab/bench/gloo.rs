@@ -113,7 +113,7 @@ impl Gloo {
         Ok(Gloo { backend: backend.name, ranks, per_host, version })
     }
 
-    /// One run of collectives, back to back, of a tensor of this many elements, or of this share of them.
+    /// One run of collectives of a tensor of this many elements, or of this share of them; ranks meet before large ones.
     pub fn run(&mut self, elements: usize, iters: u32, density: Option<Density>) -> Result<Vec<RankReport>, Failure> {
         let density = density.map_or(String::new(), |density| format!(" {density}"));
         for (_, input) in &mut self.ranks {

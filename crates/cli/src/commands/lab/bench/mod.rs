@@ -56,12 +56,12 @@ pip install torch.
 
 Every link is shaped in both directions by a token bucket that counts Ethernet frames (1,514 bytes
 for a full packet). Goodput is bits of tensor over the median completion time at the slowest
-worker, of collectives back to back; runs of the contenders take turns. CPU s/GB is the CPU time
-of all processes, switch included, for each 10^9 bytes of tensor. Gloo's retransmissions are TCP
-segments. With --sparse goodput is that of the dense tensor of the same size, and 1 KiB is such a
-tensor's. Links of the hosts that --servers adds are shaped as the workers' are, and their
-processes count. 'x plan' is the completion time over that of the plan of where to sum, which
-knows the links' rates, and of processors nothing.
+worker, of collectives back to back (PyTorch's ranks meet before each of 1 MiB or more); runs of
+the contenders take turns. CPU s/GB is the CPU time of all processes, switch included, for each
+10^9 bytes of tensor. Gloo's retransmissions are TCP segments. With --sparse goodput is that of the
+dense tensor of the same size, and 1 KiB is such a tensor's. Links of the hosts that --servers adds
+are shaped as the workers' are, and their processes count. 'x plan' is the completion time over
+that of the plan of where to sum, which knows the links' rates, and of processors nothing.
 
 With --tenants job A has four ranks, the first of them behind a link of a quarter of the rate, and
 job B four ranks that are well and begin later. The switch holds 1.25 times the packets that a
