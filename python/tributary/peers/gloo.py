@@ -1,9 +1,9 @@
 """One rank of PyTorch's all-reduce with Gloo or another backend, as ``tributary lab bench`` runs it on every host.
 
 Started with rank, world size, the address of rank 0 and the interface, it joins and then follows lines on its input,
-``ELEMENTS ITERS [DENSITY]``: it sums that many float32 that often and answers with one line of JSON. Small sums are back
-to back; before large ones all ranks meet.
-With a density it sums sparse tensors that have about this share of the elements. It ends with its input.
+``ELEMENTS ITERS [DENSITY]``: it sums that many float32 that often, and answers with one line of JSON. Small sums are
+back to back; before large ones all ranks meet. With a density it sums sparse tensors that have about this share of the
+elements. It ends with its input.
 """
 
 import argparse
@@ -17,9 +17,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-
-#: Bytes from which a copy takes a share of a sum's time. Ranks that share cores have made it at different times, and would
-#: measure how long they wait for each other's copies: they meet before the sum.
+#: Bytes from which all ranks meet before a sum. They copy the input before it, and ranks that share cores would measure
+#: how long they wait for each other's copies.
 _LARGE = 1 << 20
 
 
