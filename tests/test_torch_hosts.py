@@ -222,6 +222,19 @@ def test_a_member_for_each_rank_brings_each_rank_s_tensor_to_its_host_s_link() -
     assert star(2, 1_000_000, 5, local="off")["sent"] >= 1.9 * 5 * 4_000_000
 
 
+def test_the_bench_measures_hosts_with_several_ranks_with_a_switch_and_without() -> None:
+    if os.geteuid() != 0 or shutil.which("nft") is None or shutil.which("ip") is None:
+        pytest.skip("network namespaces need root, iproute2 and nftables")
+    words = ["--hosts", "2", "--ranks-per-host", "2", "--one-word", "--one-word-and-switch", "--elements", "400000"]
+    command = [sys.executable, "-m", "tributary", "lab", "bench", *words, "--quick", "--json"]
+    ran = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=400)
+    assert ran.returncode == 0, ran.stderr
+    [row] = json.loads(ran.stdout)["rows"]
+    assert [line["name"] for line in row["lines"]] == ["one word", "one word +switch", "Gloo"]
+    # A tensor crosses each link once each way, whoever sums it; the first bytes of a burst come at once.
+    assert all(0.8 * line["planned_seconds"] < line["seconds"] for line in row["lines"][:2])
+
+
 def simulated(per_host: int, elements: int, granted: dict[str, Any], rate: str) -> dict[str, Any]:
     """A sum as `star` makes it, simulated, with what the switch granted; the memory is so fast that it hardly shows."""
     job = granted | {"hosts": "all", "tensor": 4 * elements, "ranks_per_host": per_host}

@@ -27,6 +27,8 @@ pub struct Line {
     /// The contender.
     #[serde(skip)]
     pub who: Contender,
+    /// The name in the table.
+    pub name: String,
     /// The protocol, or "gloo".
     pub contender: &'static str,
     /// The elements' type.
@@ -81,6 +83,7 @@ impl Line {
         let gigabytes_of_run = bytes * f64::from(iters) / 1e9;
         Some(Line {
             who,
+            name: who.name(),
             contender: who.protocol(),
             dtype: who.dtype().name(),
             numbers: who.numbers(),
