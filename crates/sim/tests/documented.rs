@@ -263,6 +263,6 @@ fn the_page_has_every_protocols_header() {
         // 1,024 bytes of vector, and 66 of the headers below.
         let on_link = 1024 + protocol.header_len + 66;
         let start = format!("| `\"{}\"` | {} | 1,{} |", protocol.name, protocol.header_len, on_link - 1000);
-        assert!(headers.lines().any(|line| line.starts_with(&start)), "docs/simulator.md has no row {start}");
+        assert!(headers.lines().any(|line| line.starts_with(&start)), "docs/simulator-reference.md has no row {start}");
     }
 }

@@ -1,5 +1,6 @@
-//! Admission: whether a job may run, and with how much memory. Every rule is here, and pure: a function of limits, the jobs
-//! that use memory, and a request.
+//! Admission: whether a job may run, and with how much memory. Every rule about memory, slots and counts is here, and pure:
+//! a function of limits, the jobs that use memory, and a request. Who may come at all (bans, cordons, names in use) is
+//! decided in `machine` before.
 //!
 //! | question | file |
 //! |---|---|
@@ -8,10 +9,11 @@
 //! | how many bytes does a job of this shape take? | `job_shape` |
 //! | what is charged where, and what is free? | `charge`, `ledger` |
 //! | how many slots does a job get? | `grant`; if jobs divide the memory, `divide`; over planned trees, `tree_grant` |
+//! | what may a client's jobs have together? | `ledger` for what is free; where slots change later, `divide` too |
 //! | which sentence explains a refusal, and which code? | `refusal`, `operator_act`, `refusal_codes` |
 //!
 //! [`Control`](crate::Control) admits jobs by these rules; the controller of a fabric grants trees by them, and the simulator
-//! divides its switches' memory by them.
+//! divides its switches' memory by them: it knows neither clients nor quotas.
 
 pub(crate) mod charge;
 mod divide;

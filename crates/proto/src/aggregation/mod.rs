@@ -2,10 +2,10 @@
 //!
 //! | a new protocol … | starts from | used by |
 //! |---|---|---|
-//! | has slots in switches of a planned tree, with two versions of each slot | [`slots`]: write a `Dialect` | SwitchML, Flare (dense) |
+//! | has slots in switches of a planned tree, with two versions of each slot; a lost packet is sent again alone | [`slots`]: write a `Dialect` | SwitchML, Flare (dense), parameter servers |
 //! | has a memory that all jobs share, and servers for blocks that the memory has no space for | [`best_effort`]: write `Rules` | ATP, PA-ATP |
 //! | sums in hosts only | [`crate::reliability::link`], a reliable channel between two ranks | ring, SparCML |
-//! | fits none of these | [`life`], and a host and a switch of its own | PANAMA, Canary, Flare (sparse) |
+//! | fits none of these, as where all packets behind a lost one are sent again | [`life`], and a host and a switch of its own | PANAMA, Canary, Flare (sparse) |
 //!
 //! Shared by the families:
 //! - sums in a fixed order: [`ordered`], with the [`reference()`] that computes them without a network;

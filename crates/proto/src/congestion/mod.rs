@@ -1,5 +1,6 @@
 //! Congestion control: how much a sender may have under way. A new algorithm is one file here, and one line in
-//! [`ALGORITHMS`]; then it can be chosen by name, in jobs and for the simulator's background flows.
+//! [`ALGORITHMS`]; then it can be chosen by name, in jobs and for the simulator's background flows. PANAMA has a list
+//! of its own, in [`rank_synchronous`].
 //!
 //! | file | algorithm | who uses it by default |
 //! |---|---|---|

@@ -3,7 +3,7 @@
 //!
 //! Start with [`wire`]; then the switch's rule (`switch/heads.rs`, §5), the recovery from losses
 //! (`switch/recovery.rs`), and the worker: [`host`], whose window (`congestion/rank_synchronous`) is the paper's
-//! figure 5.
+//! figure 5, mended.
 //! `docs/protocols/panama.md` goes through the paper section by section.
 
 mod host;

@@ -11,7 +11,7 @@ use tributary_proto::contract::time::Time;
 use crate::harness::Network;
 use crate::harness::link::LinkConfig;
 use crate::harness::reduction::{at_ms, expected, in_place, output, reduce, star};
-use crate::setup::{faulty, floats, job, options, racks, reference_of_racks};
+use crate::setup::{controls, faulty, floats, job, options, racks, reference_of_racks};
 
 /// Packets that found their port full, at all switches and in all trees.
 fn overflows(network: &Network) -> u64 {
@@ -41,7 +41,7 @@ const CAPACITIES: [u16; 7] = [5, 64, 2, 3, 40, 2, 64];
 fn sums_are_right_whatever_the_capacity_is_meanwhile() {
     let inputs: Vec<Vec<f32>> = (0..4).map(|rank| floats(rank, 40_000)).collect();
     let right = expected(&inputs, ReduceOp::Sum, &SumTree::star(4));
-    for control in ["on", "off"] {
+    for control in controls() {
         for link in [LinkConfig::default(), faulty()] {
             for seed in 1..6 {
                 let job = JobConfig { options: options(&[("congestion_control", control)]), ..job(4, 2, 64, 64) };

@@ -2,7 +2,7 @@
 
 use tributary_proto::contract::config::{Below, JobConfig, Parent};
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey, PortId, Rank};
-use tributary_proto::contract::options::Options;
+use tributary_proto::contract::options::{Kind, Options};
 use tributary_proto::contract::pipeline::Pipeline;
 use tributary_proto::contract::sum_tree::SumTree;
 use tributary_proto::panama::PROTOCOL;
@@ -15,6 +15,13 @@ use crate::harness::reduction::{host, pipelines};
 pub fn options(given: &[(&str, &str)]) -> Options {
     let given = given.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
     PROTOCOL.options.read(&given).unwrap()
+}
+
+/// Every word of `congestion_control`.
+pub fn controls() -> Vec<&'static str> {
+    let spec = PROTOCOL.options.specs.iter().find(|spec| spec.name == "congestion_control").unwrap();
+    let Kind::Choice(words) = spec.kind else { panic!("it is a choice") };
+    words.to_vec()
 }
 
 /// A job with room for `capacity` packets at each port and tree.

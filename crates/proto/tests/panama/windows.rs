@@ -19,7 +19,7 @@ use tributary_proto::panama::PanamaHost;
 use crate::harness::Network;
 use crate::harness::link::LinkConfig;
 use crate::harness::reduction::{expected, pipelines, reduce};
-use crate::setup::{floats, job, options, retransmissions};
+use crate::setup::{controls, floats, job, options, retransmissions};
 
 /// Of one tree at one rank: the window by the VID whose result was the last in order.
 type Log = Arc<Mutex<BTreeMap<(u16, u64), f64>>>;
@@ -87,18 +87,21 @@ fn marked(network: &Network) -> u64 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(36))]
 
-    /// Whatever queues mark on the way up, and however fast each rank's link is.
+    /// Whatever queues mark on the way up, however fast each rank's link is, and whatever decides the windows.
     #[test]
     fn windows_are_equal_at_equal_vids_on_all_ranks(
         rates in prop::collection::vec(1..20u64, 2..6),
         marks_from in 200..4_000u64,
         trees in 1..4u16,
         capacity in 1..80u16,
+        control in prop::sample::select(controls()),
     ) {
         let world_size = rates.len() as u16;
-        let (mut network, logs) = watched(1, LinkConfig::default(), &job(world_size, trees, capacity, 16));
+        let options = options(&[("congestion_control", control)]);
+        let job = JobConfig { options, ..job(world_size, trees, capacity, 16) };
+        let (mut network, logs) = watched(1, LinkConfig::default(), &job);
         for (host, rate) in network.hosts.iter_mut().zip(&rates) {
             host.port.link.config.rate_bps = rate * 50_000_000;
             host.port.link.config.mark_bytes = marks_from;

@@ -1,10 +1,12 @@
 //! Controllers whose windows are the same on all ranks.
 //!
-//! A PANAMA worker sends the next packet of a tree as soon as its window allows it, and a switch has buffers for the
-//! packets of one window only. So the windows of all ranks must be equal, which holds if a window is a function of the
-//! sequence of results: all ranks see the same results in the same order, but each at its own time. [`RankSynchronous`]
-//! therefore gets neither a clock nor a round trip. A controller that needs one of them is a [`super::Controller`], and
-//! does not compile here:
+//! A PANAMA worker sends the next packet of a tree as soon as its window allows it, and the slowest rank paces all. So
+//! the windows of all ranks should be equal, which holds if a window is a function of the sequence of results: all
+//! ranks see the same results in the same order, but each at its own time. (Marks on the way down and lost results are
+//! seen by one rank alone; within the capacity that results name, windows that differ harm nobody.) [`RankSynchronous`]
+//! therefore gets neither a clock nor a round trip: what a controller shall know of delay, switches must measure and
+//! write into results, which changes the wire. A controller that has a clock is a [`super::Controller`], and does not
+//! compile here:
 //!
 //! ```compile_fail
 //! use tributary_proto::congestion::{RankSynchronous, Swift};
@@ -45,7 +47,7 @@ use super::boxed_controllers;
 /// The packets of a new window, and the least that marks leave of a window: a smaller window would never grow again.
 pub const LEAST: f64 = 2.0;
 
-/// Every algorithm that can be chosen by name. The first is the default.
+/// Every algorithm that can be chosen by name.
 pub const ALGORITHMS: &[RankSynchronousAlgorithm] =
     &[result_clocked::ALGORITHM, WHOLE_CAPACITY, figure_five::ALGORITHM];
 
@@ -90,7 +92,8 @@ impl fmt::Debug for RankSynchronousAlgorithm {
     }
 }
 
-/// What a result says: an implicit acknowledgement (PANAMA, §4.2.2), the same for all ranks.
+/// What a result says: an implicit acknowledgement (PANAMA, §4.2.2), the same for all ranks, except for marks on
+/// the way down.
 #[derive(Clone, Copy, Debug)]
 pub struct ResultAck {
     /// The packet's number in its tree.
