@@ -65,6 +65,15 @@ fn a_flow_of_a_high_class_takes_as_long_as_alone() {
     assert!(in_order > 2.0 * alone, "{in_order} {alone}");
 }
 
+/// A class that fills its share of a buffer leaves the others theirs.
+#[test]
+fn a_high_class_loses_nothing_where_a_low_one_has_filled_its_share_of_a_shared_buffer() {
+    let strict = "service = 'strict'\nshared_buffer = '60 kB'";
+    let alone = seconds(&three_to_one(strict, 3_000_000, false));
+    let beside = seconds(&three_to_one(strict, 3_000_000, true));
+    assert!(beside < 1.01 * alone + PACKET_S, "{beside} {alone}");
+}
+
 #[test]
 fn weights_are_shares_of_the_link() {
     let flows = |from: u32, priority: u32| {

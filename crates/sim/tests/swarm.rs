@@ -77,6 +77,14 @@ fn a_query_that_is_too_late_is_not_sent() {
     assert_eq!(run_seed(7525).failures, [""; 0]);
 }
 
+/// Where ports served classes, a shared buffer compared all of a port's packets with what one class may have.
+#[test]
+fn shared_buffers_and_classes_go_together() {
+    for seed in [4629, 6109, 7775] {
+        assert_eq!(run_seed(seed).failures, [""; 0], "seed {seed}");
+    }
+}
+
 /// Seeds that are kept for what they once found draw their networks as they did then.
 #[test]
 fn seeds_of_old_faults_keep_their_networks() {

@@ -64,9 +64,9 @@ impl ClassQueues {
         self.waiting.iter().all(VecDeque::is_empty)
     }
 
-    /// Bytes that wait in a packet's class.
-    pub fn bytes_of(&self, packet: &Packet) -> u64 {
-        self.bytes[usize::from(packet.flags.priority())]
+    /// Bytes that wait in the class of packets with these flags.
+    pub fn bytes_of(&self, flags: PacketFlags) -> u64 {
+        self.bytes[usize::from(flags.priority())]
     }
 
     /// All packets that wait.
@@ -145,9 +145,9 @@ mod tests {
         for (class, bytes) in [(0, 1), (3, 2), (0, 3), (7, 4), (3, 5)] {
             queues.push(packet(class, bytes));
         }
-        assert_eq!(queues.bytes_of(&packet(3, 0)), 7);
+        assert_eq!(queues.bytes_of(packet(3, 0).flags), 7);
         let left: Vec<u16> = std::iter::from_fn(|| queues.pop(&Service::Strict)).map(|packet| packet.bytes).collect();
-        assert_eq!((left, queues.is_empty(), queues.bytes_of(&packet(3, 0))), (vec![4, 2, 5, 1, 3], true, 0));
+        assert_eq!((left, queues.is_empty(), queues.bytes_of(packet(3, 0).flags)), (vec![4, 2, 5, 1, 3], true, 0));
     }
 
     #[test]

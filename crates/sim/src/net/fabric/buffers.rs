@@ -1,7 +1,7 @@
 //! A buffer that all output queues of a switch share, with dynamic thresholds (Choudhury and Hahne, "Dynamic queue length
 //! thresholds for shared-memory packet switches", 1998): a packet is dropped if its queue is as long as `alpha` times what
 //! is free. `n` queues that are always too full settle at `alpha B / (1 + n alpha)` each, and leave `B / (1 + n alpha)`
-//! free for others.
+//! free for others. Where ports serve classes, each class has a queue.
 //!
 //! Queues are lengths in time (see [`crate::net::link`]), so that what a switch holds is their sum at that moment.
 
@@ -43,14 +43,14 @@ impl Fabric {
 
     /// Why a link takes no packet, although its own queue may have space: it is down, or the switch's shared buffer is full.
     #[cold]
-    pub(super) fn refuses(&self, id: LinkId, bytes: u16) -> Option<LossCause> {
+    pub(super) fn refuses(&self, id: LinkId, packet: &Packet) -> Option<LossCause> {
         let link = &self.links[id.index()];
         if link.down {
             return Some(self.why_down(id));
         }
         let buffer = self.shared.filter(|_| link.shares_buffer)?;
-        let used = self.shared_bytes(link.from);
-        let takes = buffer.takes(bytes.into(), link.queued_bytes(self.now), used);
+        let own = self.bytes_of_class(id, packet).unwrap_or_else(|| link.queued_bytes(self.now));
+        let takes = buffer.takes(packet.bytes.into(), own, self.shared_bytes(link.from));
         (!takes).then_some(LossCause::QueueFull)
     }
 

@@ -52,7 +52,7 @@ impl Fabric {
     /// as any other.
     #[cold]
     pub(super) fn send_with_care(&mut self, id: LinkId, packet: Packet) -> Option<bool> {
-        if let Some(cause) = self.refuses(id, packet.bytes) {
+        if let Some(cause) = self.refuses(id, &packet) {
             self.lose(id, self.near_end(id), cause, &packet);
             return Some(false);
         }
@@ -68,10 +68,10 @@ impl Fabric {
         packet.flags = self.flags_with_class(&packet);
         let Some(classes) = &mut self.classes else { return false };
         let (link, queues) = (&mut self.links[id.index()], &mut classes.ports[id.index()]);
-        let mut fits = link.join_class(self.now, packet.bytes, queues.bytes_of(&packet), &mut packet.flags);
+        let mut fits = link.join_class(self.now, packet.bytes, queues.bytes_of(packet.flags), &mut packet.flags);
         if !fits && let Some(header) = classes.trimmed_bytes.and_then(|bytes| header_of(&packet, bytes)) {
             packet = header;
-            fits = link.join_class(self.now, packet.bytes, queues.bytes_of(&packet), &mut packet.flags);
+            fits = link.join_class(self.now, packet.bytes, queues.bytes_of(packet.flags), &mut packet.flags);
             self.losses[id.index()][LossCause::Trimmed as usize] += u64::from(fits);
         }
         if !fits {
@@ -92,6 +92,12 @@ impl Fabric {
             self.leave(id, packet);
         }
         true
+    }
+
+    /// Bytes that wait in the class of a packet at a port that serves classes.
+    pub(super) fn bytes_of_class(&self, id: LinkId, packet: &Packet) -> Option<u64> {
+        let classes = self.classes.as_ref().filter(|_| self.links[id.index()].serves_classes)?;
+        Some(classes.ports[id.index()].bytes_of(self.flags_with_class(packet)))
     }
 
     /// A packet's flags, with its job's class if it belongs to one and jobs have classes.
