@@ -37,13 +37,14 @@ class AtOnce(Paths):
         size = tensor.nbytes
         if not size or (size >= spread.LEAST_BYTES and not network.is_local):
             return None
-        op = members.plain_sum(tensor.dtype, opts.reduceOp)
+        op = members.plain_sum(tensor, opts.reduceOp)
         if op is None:
             return None
         begun, timeout = time.monotonic(), self._timeout_of(opts).total_seconds()
         start = partial(Network.all_reduce, source=tensor, target=tensor, op=op)
-        sum_ = self._begin(name, members, lane, network, [start], timeout)
+        # Before it begins: where a switch is lost, whoever asks for the present members meets them again.
         codes = None if network.is_local else self._codes(tensors)
+        sum_ = self._begin(name, members, lane, network, [start], timeout)
         self._ledger.network(name, size, network.is_local, codes)
         try:
             for handle in sum_.pending:

@@ -302,17 +302,17 @@ class Members:
         """Whether the ranks sum in this host's memory."""
         return self.main.network is not None and self.main.network.is_local
 
-    def plain_sum(self, dtype: torch.dtype, reduce_op: Any) -> str | None:
+    def plain_sum(self, tensor: torch.Tensor, reduce_op: Any) -> str | None:
         """The operator's name, if sums combine such elements as they are; None if not, or if one multiplies them first.
 
         Flags are not combined as they are.
         """
-        key = dtype, reduce_op.op
+        key = tensor.dtype, reduce_op.op
         try:
             return self._plain_sums[key]
         except KeyError:
             options = None if self.is_local else self.chosen
-            return self._plain_sums.setdefault(key, operators.plain_name(dtype, reduce_op, options))
+            return self._plain_sums.setdefault(key, operators.plain_name(tensor, reduce_op, options))
 
     def _connect(
         self,

@@ -11,7 +11,7 @@ from torch._C._distributed_c10d import ReduceOp
 from tributary import _core
 from tributary.errors import UnsupportedError
 from tributary.torch.options import Options
-from tributary.torch.tensors import DTYPES, NETWORK_DTYPES, Tensors, flat_copy, way_back
+from tributary.torch.tensors import NETWORK_DTYPES, Tensors, flat_copy, way_back
 from tributary.torch.transit import Finish
 
 _OPS = {
@@ -97,12 +97,10 @@ def why_not(tensors: Tensors, reduce_op: Any, options: Options | None) -> str | 
     return None
 
 
-def plain_name(dtype: torch.dtype, reduce_op: Any, options: Options | None) -> str | None:
-    """The name of an operator that takes elements of this type as they are; None if the network does not combine so."""
-    if dtype not in DTYPES or reduce_op.op == ReduceOp.PREMUL_SUM:
-        return None
-    op = op_name(reduce_op)
-    return op if _refusal(options, DTYPES[dtype], op) is None else None
+def plain_name(tensor: torch.Tensor, reduce_op: Any, options: Options | None) -> str | None:
+    """The name of an operator that takes a tensor's elements as they are; None if the network does not combine so."""
+    is_plain = tensor.dtype != torch.bool and reduce_op.op != ReduceOp.PREMUL_SUM
+    return op_name(reduce_op) if is_plain and why_not([tensor], reduce_op, options) is None else None
 
 
 def why_not_words(options: Options) -> str | None:

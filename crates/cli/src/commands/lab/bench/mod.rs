@@ -19,7 +19,6 @@ mod tenants;
 use std::path::PathBuf;
 
 use clap::ArgGroup;
-
 use tributary_control::quantity::{Bytes, Share};
 use tributary_numeric::DType;
 use tributary_proto::contract::protocol::Protocol;
