@@ -19,7 +19,7 @@ def bench(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_ranks_of_this_machine_are_measured_beside_gloo_and_it_says_where_they_sum() -> None:
-    ran = bench("--ranks", "2", "--size", "1024", "4098", "--ways", "memory", "network", "gloo", *TINY)
+    ran = bench("--ranks", "2", "--size", "1 KiB", "4098", "--ways", "memory", "network", "gloo", *TINY)
     assert ran.returncode == 0, ran.stderr
     head, *rows, memory, network = ran.stdout.splitlines()
     assert head.split() == ["2", "ranks", "memory", "network", "gloo", "memory", "/", "gloo", "network", "/", "gloo"]
@@ -42,6 +42,8 @@ def test_programs_get_seconds_and_ratios() -> None:
     [
         ([], "no ranks: start it with torchrun on each host, or give --ranks"),
         (["--ranks", "0"], "0 is less than 1"),
+        (["--ranks", "two"], "'two' is not a whole number"),
+        (["--ranks", "2", "--size", "1 KB"], '"1 KB" is not a quantity: write a number and one of B, kB, MB'),
         (["--ranks", "2", "--ways", "nccl"], "invalid choice: 'nccl'"),
     ],
 )

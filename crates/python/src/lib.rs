@@ -20,6 +20,7 @@ mod switch;
 use std::ffi::OsString;
 
 use pyo3::prelude::*;
+use tributary_control::quantity::Bytes;
 
 /// Runs the command line program and returns its exit code.
 ///
@@ -29,10 +30,17 @@ fn main(py: Python<'_>, argv: Vec<OsString>, launcher: Vec<OsString>) -> i32 {
     py.detach(|| tributary_cli::run(&tributary_cli::Program::launched_by(launcher), argv))
 }
 
+/// A number of bytes as flags and files have it: `"1000000"`, `"1 MB"`.
+#[pyfunction]
+fn read_bytes(py: Python<'_>, text: &str) -> PyResult<u64> {
+    text.parse().map(|Bytes(bytes)| bytes).map_err(|sentence| errors::config(py, sentence))
+}
+
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(main, module)?)?;
+    module.add_function(wrap_pyfunction!(read_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(protocol::protocols, module)?)?;
     module.add_function(wrap_pyfunction!(protocol::summed_by_switches, module)?)?;
     module.add_function(wrap_pyfunction!(protocol::summed_by_servers, module)?)?;

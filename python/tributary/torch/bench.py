@@ -20,6 +20,9 @@ import time
 from datetime import timedelta
 from typing import Any
 
+from tributary import ConfigError
+from tributary._core import read_bytes
+
 SIZES = [1 << 10, 10_000, 100_000, 1_000_000, 10_000_000, 25_000_000]
 WAYS = ["tributary", "memory", "network", "gloo"]
 
@@ -46,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--ranks", type=_count, nargs="+", help="start this many ranks on this machine, without torchrun")
-    add("--size", type=_count, nargs="+", default=SIZES, help="bytes of float32 (default: 1 KiB to 25 MB)")
+    add("--size", type=_size, nargs="+", default=SIZES, help='of float32, as "1 KiB" or 25MB (default: 1 KiB to 25 MB)')
     add("--ways", nargs="+", choices=WAYS, default=["tributary", "gloo"], help=_WAYS_HELP)
     add("--turns", type=_count, default=4, help="turns of each way at each size (default: %(default)s)")
     add("--calls", type=_count, default=15, help="calls in a turn (default: %(default)s)")
@@ -60,7 +63,20 @@ _WAYS_HELP = (
 
 
 def _count(text: str) -> int:
-    number = int(text)
+    try:
+        return _positive(int(text))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+
+
+def _size(text: str) -> int:
+    try:
+        return _positive(read_bytes(text))
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _positive(number: int) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"{number} is less than 1")
     return number
