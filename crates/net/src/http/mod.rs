@@ -11,6 +11,7 @@ pub(crate) mod connection_limits;
 mod events;
 mod fabric;
 mod jobs;
+mod link_rate;
 mod operators;
 pub(crate) mod routes;
 pub(crate) mod view;
