@@ -131,27 +131,45 @@ fn what_comes_late_is_counted_by_name_and_changes_nothing() {
     assert_eq!(metric(&network, 0, "lost_vids"), 0.0);
 }
 
+/// Eight ranks of 40 blocks behind ports with capacities of 8, and rank 5 begins only after five seconds.
+fn one_lags() -> (JobConfig, Network) {
+    let job = partial("3/4", job(8, 1, 8, 16));
+    let mut network = star(1, LinkConfig::default(), &job);
+    for rank in 0..8 {
+        let at = at_ms(if rank == 5 { 5_000 } else { 0 });
+        network.submit_at(at, rank, in_place(&[bring(rank); 8 * 40], ReduceOp::Avg));
+    }
+    network.run_until(at_ms(2_000));
+    assert_eq!(blocks(&network), 8);
+    (job, network)
+}
+
+fn blocks(network: &Network) -> u64 {
+    network.hosts[0].machine.stats().blocks_in_network
+}
+
 /// A rank that is never waited for would be missed by nobody, and others would have to keep what they have
 /// sent.
 #[test]
 fn a_rank_may_lag_by_the_capacity_of_a_port_and_no_more() {
-    let job = partial("3/4", job(8, 1, 8, 16));
-    let mut network = star(1, LinkConfig::default(), &job);
-    let blocks = |network: &Network| network.hosts[0].machine.stats().blocks_in_network;
-    for rank in 0..8 {
-        network.submit_at(
-            at_ms(if rank == 5 { 5_000 } else { 0 }),
-            rank,
-            in_place(&[bring(rank); 8 * 40], ReduceOp::Avg),
-        );
-    }
-    network.run_until(at_ms(2_000));
-    assert_eq!(blocks(&network), 8);
+    let (_, mut network) = one_lags();
     let report = network.switches[0].pipelines[0].report(JobId(1)).unwrap();
     assert_eq!(report.machine.unwrap().missing, [ChildId(5)], "it is named");
     let sent = retransmissions(&network);
     network.run_until(at_ms(4_900));
     assert_eq!((blocks(&network), retransmissions(&network)), (8, sent), "nobody sends again for a rank that is late");
+    finish(&mut network, 8, 8 * 40, 6);
+}
+
+/// It has the results of what it has yet to submit, and so has nothing to ask for; but it lags from where it is.
+#[test]
+fn a_rank_that_lags_may_lag_no_further_after_the_tree_has_gone_back() {
+    let (job, mut network) = one_lags();
+    network.kill_switch(0);
+    network.restart_switch(0, pipelines(&job, &Below::workers(8), None));
+    network.run_until(at_ms(4_900));
+    assert!(metric(&network, 0, "rewinds") > 0.0);
+    assert_eq!(blocks(&network), 8);
     finish(&mut network, 8, 8 * 40, 6);
 }
 
