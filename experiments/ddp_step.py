@@ -5,11 +5,12 @@
     python experiments/ddp_step.py --backend tributary --protocol atp pa-atp   # under these, one after the other
     python experiments/ddp_step.py --sharded            # FSDP2 in place of DDP, which prefetches a layer
     python experiments/ddp_step.py --one-word           # without the switch: the ranks' own hosts sum
+    python experiments/ddp_step.py --hosts 2 --ranks-per-host 4   # ranks that share their host's memory and link
 
 The model is so cheap to compute that a step is communication: what it takes beyond a step that does not synchronise
 (DDP's no_sync; under FSDP2 a step of the same model that is not sharded) is counted as that. `link_megabytes` is what
-rank 0's link carries from it in a step. Under DDP every rank notes a hash of its parameters after every step; all must
-agree. Under FSDP2 the sharded model must compute what the other does.
+the link of rank 0's host carries from it in a step. Under DDP every rank notes a hash of its parameters after every
+step; all must agree. Under FSDP2 the sharded model must compute what the other does.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ def main() -> int:
     parser.add_argument("--backend", choices=["tributary", "gloo"], help="one of them only")
     parser.add_argument("--protocol", nargs="+", default=[], help="of tributary's groups, one after the other")
     parser.add_argument("--hosts", type=int, default=8)
+    parser.add_argument("--ranks-per-host", type=int, default=1, metavar="N", help="which share its link")
     parser.add_argument("--rate", default="1 Gbit/s", help="of each link")
     parser.add_argument("--loss", default="0 %", help="share of packets that each link loses")
     parser.add_argument("--steps", type=int, default=10)
@@ -46,8 +48,7 @@ def main() -> int:
     parser.add_argument("--one-word", action="store_true", help="name no switch")
     args = parser.parse_args()
     if "RANK" in os.environ:
-        train(args)
-        return 0
+        return train(args) if args.ranks_per_host == 1 else be_host(args.ranks_per_host)
     backends = [args.backend] if args.backend else ["tributary", "gloo"]
     seconds: dict[str, list[float]] = {}
     for _ in range(args.repetitions):
@@ -68,14 +69,23 @@ def on_a_star(args: argparse.Namespace, backend: str) -> list[dict[str, Any]]:
     star = ["--hosts", str(args.hosts), "--rate", args.rate, "--loss", args.loss]
     rank = [__file__, "--backend", backend, "--steps", str(args.steps), "--layers", str(args.layers)]
     rank += ["--width", str(args.width), *(["--sharded"] if args.sharded else [])]
-    rank += ["--one-word"] if args.one_word else []
+    rank += ["--ranks-per-host", str(args.ranks_per_host), *(["--one-word"] if args.one_word else [])]
     rank += ["--protocol", *args.protocol] if args.protocol and backend == "tributary" else []
     command = [sys.executable, "-m", "tributary", "lab", "star", *star, "--", sys.executable, *rank]
     ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
 
 
-def train(args: argparse.Namespace) -> None:
+def be_host(ranks: int) -> int:
+    """Start all ranks of this host, which the star has started as one."""
+    host, hosts = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    places = [{"RANK": str(host * ranks + local), "WORLD_SIZE": str(hosts * ranks)} for local in range(ranks)]
+    command = [sys.executable, *sys.argv, "--ranks-per-host", "1"]
+    running = [subprocess.Popen(command, env=os.environ | place) for place in places]
+    return max(abs(rank.wait()) for rank in running)
+
+
+def train(args: argparse.Namespace) -> int:
     """Train on this rank, under one protocol after the other."""
     import torch
     import torch.distributed as dist
@@ -95,6 +105,7 @@ def train(args: argparse.Namespace) -> None:
         train_in(args, group, {"protocol": protocol})
         dist.destroy_process_group(group)
     dist.destroy_process_group()
+    return 0
 
 
 def train_in(args: argparse.Namespace, group: Any, report: dict[str, Any]) -> None:
@@ -158,7 +169,7 @@ def train_in(args: argparse.Namespace, group: Any, report: dict[str, Any]) -> No
 
 
 def sent_bytes() -> int:
-    """What this host's links have carried from it."""
+    """What the links of this rank's host have carried from it."""
     lines = Path("/proc/net/dev").read_text().splitlines()[2:]
     links = (line.split(":") for line in lines)
     return sum(int(counts.split()[8]) for name, counts in links if name.strip() != "lo")

@@ -138,6 +138,17 @@ def test_a_step_is_timed_under_the_protocol_that_was_chosen() -> None:
     assert sent[AROUND] > 1.2 * sent[AT_SWITCH]
 
 
+def test_the_link_of_a_host_carries_a_step_once_however_many_ranks_it_has() -> None:
+    if os.geteuid() != 0 or shutil.which("nft") is None or shutil.which("ip") is None:
+        pytest.skip("network namespaces need root, iproute2 and nftables")
+    words = ["--backend", "tributary", "--repetitions", "1", "--hosts", "2", "--ranks-per-host", "2", "--steps", "3"]
+    script = [sys.executable, "experiments/ddp_step.py", *words]
+    ran = subprocess.run(script, capture_output=True, text=True, cwd=ROOT, timeout=200)
+    assert ran.returncode == 0, ran.stderr
+    [report] = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
+    assert report["megabytes"] < report["link_megabytes"] < 1.5 * report["megabytes"]
+
+
 @pytest.mark.parametrize("hosts", [["--hosts", "3"], ["--hosts", "2", "--one-word"]], ids=["a switch", "no switch"])
 def test_a_step_with_fsdp2_is_timed_on_shaped_links(hosts: list[str]) -> None:
     if os.geteuid() != 0 or shutil.which("nft") is None or shutil.which("ip") is None:
