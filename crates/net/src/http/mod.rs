@@ -11,7 +11,6 @@ pub(crate) mod connection_limits;
 mod events;
 mod fabric;
 mod jobs;
-mod link_rate;
 mod operators;
 pub(crate) mod routes;
 pub(crate) mod view;

@@ -134,7 +134,7 @@ async fn authorize(
 
 async fn status(State(api): State<Api>, Extension(peer): Extension<Peer>) -> Json<SwitchStatus> {
     let mut status = api.viewer.status().await;
-    status.switch.link_bits_per_s = api.viewer.link_bits_per_s(peer.local_ip).await;
+    status.switch.link_bits_per_s = api.viewer.link_bits_per_s(peer.local_ip);
     Json(status)
 }
 

@@ -11,7 +11,7 @@ use tributary_proto::contract::drop_reason::{DropCounters, DropReason};
 use tributary_proto::contract::ids::ChildId;
 use tributary_proto::contract::metric;
 use tributary_proto::contract::switch::{OrderReport, SharedReport, SwitchReport};
-use tributary_proto::contract::time::Time;
+use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::protocols;
 
 use crate::control_plane::{ControlPlane, ShardSample, ShardSamples};
@@ -19,7 +19,6 @@ use crate::fabric::{FabricSnapshot, FabricSwitch, FormedElsewhere, PlannedJob};
 use crate::history::{History, Overview, Recorder, SAMPLE_S};
 use crate::http::Identity;
 use crate::http::events::Events;
-use crate::http::link_rate::LinkRate;
 use crate::metrics::MetricsInput;
 use crate::shard::{ShardJob, ShardReport};
 use crate::status::LagStatus;
@@ -29,7 +28,7 @@ use crate::status::{
     ParentStatus, ServerStatus, ShardStatus, SharedStatus, SwitchInfo, SwitchStatus, TreeChildStatus, TreeStatus,
     TreeSwitchStatus,
 };
-use crate::udp::path;
+use crate::udp::path::link_bits_per_s;
 
 /// Makes the operator's view.
 pub struct Viewer {
@@ -71,8 +70,8 @@ impl Viewer {
     }
 
     /// The rate of the link with this address of ours, if its driver reports one.
-    pub async fn link_bits_per_s(&self, local: IpAddr) -> Option<u64> {
-        self.link_rate.get(self.plane.now(), local, path::link_bits_per_s).await
+    pub fn link_bits_per_s(&self, local: IpAddr) -> Option<u64> {
+        self.link_rate.get(self.plane.now(), local, link_bits_per_s)
     }
 
     /// What follows each sample.
@@ -176,6 +175,19 @@ impl Viewer {
             },
             jobs,
         }
+    }
+}
+
+/// The rate of the link by which somebody asked last. The kernel is asked again after a second: a rate hardly changes.
+#[derive(Default)]
+struct LinkRate(Mutex<Option<(IpAddr, Time, Option<u64>)>>);
+
+impl LinkRate {
+    fn get(&self, now: Time, local: IpAddr, read: impl FnOnce(IpAddr) -> Option<u64>) -> Option<u64> {
+        let mut last = self.0.lock().expect("no call panics while it holds this");
+        let known = last.filter(|&(of, at, _)| of == local && now.since(at) < Span::from_millis(1_000));
+        let (_, _, rate) = *last.insert(known.unwrap_or_else(|| (local, now, read(local))));
+        rate
     }
 }
 
@@ -341,5 +353,21 @@ fn member_status(now: Time, member: &MemberView) -> MemberStatus {
         addr: member.addr,
         state: member.state.name().to_owned(),
         last_seen_s_ago: member.last_seen.map(|time| now.since(time).as_secs_f64()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_of_a_link_is_looked_up_once_a_second_and_for_each_other_address() {
+        let (rate, at) = (LinkRate::default(), |ms| Time::ZERO + Span::from_millis(ms));
+        let [one, other] = [[10, 0, 0, 1], [10, 0, 0, 2]].map(IpAddr::from);
+        assert_eq!(rate.get(at(0), one, |_| Some(1)), Some(1));
+        assert_eq!(rate.get(at(999), one, |_| panic!("it is known")), Some(1));
+        assert_eq!(rate.get(at(1_000), one, |_| None), None);
+        assert_eq!(rate.get(at(1_001), other, |_| Some(2)), Some(2));
+        assert_eq!(rate.get(at(1_002), one, |_| Some(3)), Some(3));
     }
 }
