@@ -79,9 +79,9 @@ def on_a_star(args: argparse.Namespace, backend: str) -> list[dict[str, Any]]:
 def be_host(ranks: int) -> int:
     """Start all ranks of this host, which the star has started as one."""
     host, hosts = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    places = [{"RANK": str(host * ranks + local), "WORLD_SIZE": str(hosts * ranks)} for local in range(ranks)]
+    numbers = [{"RANK": str(host * ranks + local), "WORLD_SIZE": str(hosts * ranks)} for local in range(ranks)]
     command = [sys.executable, *sys.argv, "--ranks-per-host", "1"]
-    running = [subprocess.Popen(command, env=os.environ | place) for place in places]
+    running = [subprocess.Popen(command, env=os.environ | own) for own in numbers]
     return max(abs(rank.wait()) for rank in running)
 
 
