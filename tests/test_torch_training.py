@@ -21,6 +21,11 @@ from program import SERVED, Daemon
 from torch_program import ROOT, finish, start, torchrun
 from tributary.torch.options import AROUND, AT_SWITCH
 
+needs_networks = pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("nft") is None or shutil.which("ip") is None,
+    reason="network namespaces need root, iproute2 and nftables",
+)
+
 
 def test_ddp_learns_digits_and_all_ranks_agree() -> None:
     pytest.importorskip("sklearn", reason="scikit-learn is not installed; `make test-torch` installs it")
@@ -109,10 +114,9 @@ def test_dtensor_and_zero_with_and_without_pytorchs_checks(tmp_path: Path, debug
     assert ran.stdout.count("fine") == 2
 
 
+@needs_networks
 def test_parameters_agree_to_the_bit_for_200_steps_on_links_that_lose_packets() -> None:
     """Under the default protocol, and under those whose jobs share a switch's memory with servers behind it."""
-    if os.geteuid() != 0 or shutil.which("nft") is None or shutil.which("ip") is None:
-        pytest.skip("network namespaces need root, iproute2 and nftables")
     words = ["--backend", "tributary", "--repetitions", "1", "--hosts", "3", "--loss", "1%"]
     script = ["experiments/ddp_step.py", *words, "--steps", "200", "--layers", "2", "--width", "128"]
     protocols = ["auto", *SERVED]
@@ -125,10 +129,9 @@ def test_parameters_agree_to_the_bit_for_200_steps_on_links_that_lose_packets() 
     assert steps == dict.fromkeys(protocols, 200)
 
 
+@needs_networks
 def test_a_step_is_timed_under_the_protocol_that_was_chosen() -> None:
     """A ring of three sends 4/3 of a tensor from each host, and a switch needs one. The default group has a switch."""
-    if os.geteuid() != 0 or shutil.which("nft") is None or shutil.which("ip") is None:
-        pytest.skip("network namespaces need root, iproute2 and nftables")
     words = ["--backend", "tributary", "--repetitions", "1", "--hosts", "3", "--steps", "1", "--layers", "4"]
     script = [sys.executable, "experiments/ddp_step.py", *words, "--protocol", AT_SWITCH, AROUND]
     ran = subprocess.run(script, capture_output=True, text=True, cwd=ROOT, timeout=200)
@@ -138,9 +141,8 @@ def test_a_step_is_timed_under_the_protocol_that_was_chosen() -> None:
     assert sent[AROUND] > 1.2 * sent[AT_SWITCH]
 
 
+@needs_networks
 def test_the_link_of_a_host_carries_a_step_once_however_many_ranks_it_has() -> None:
-    if os.geteuid() != 0 or shutil.which("nft") is None or shutil.which("ip") is None:
-        pytest.skip("network namespaces need root, iproute2 and nftables")
     words = ["--backend", "tributary", "--repetitions", "1", "--hosts", "2", "--ranks-per-host", "2", "--steps", "3"]
     script = [sys.executable, "experiments/ddp_step.py", *words]
     local = os.environ | {"TRIBUTARY_LOCAL": "on"}
@@ -150,10 +152,9 @@ def test_the_link_of_a_host_carries_a_step_once_however_many_ranks_it_has() -> N
     assert report["megabytes"] < report["link_megabytes"] < 1.25 * report["megabytes"]
 
 
+@needs_networks
 @pytest.mark.parametrize("hosts", [["--hosts", "3"], ["--hosts", "2", "--one-word"]], ids=["a switch", "no switch"])
 def test_a_step_with_fsdp2_is_timed_on_shaped_links(hosts: list[str]) -> None:
-    if os.geteuid() != 0 or shutil.which("nft") is None or shutil.which("ip") is None:
-        pytest.skip("network namespaces need root, iproute2 and nftables")
     words = ["--sharded", "--repetitions", "1", *hosts, "--steps", "2", "--layers", "3", "--width", "64"]
     script = [sys.executable, "experiments/ddp_step.py", *words]
     ran = subprocess.run(script, capture_output=True, text=True, cwd=ROOT, timeout=200)
